@@ -1,0 +1,45 @@
+# How every target of the project is built: strict warnings, ccache where present, sanitizers by option.
+
+find_program(SCALEWATCH_CCACHE ccache)
+if(SCALEWATCH_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  # Paths relative to the source tree and no directory in the hash: build folders and clones share one cache.
+  set(SCALEWATCH_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${SCALEWATCH_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${SCALEWATCH_LAUNCHER})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${SCALEWATCH_LAUNCHER})
+endif()
+
+if(SCALEWATCH_SANITIZE)
+  add_compile_options(-fsanitize=${SCALEWATCH_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${SCALEWATCH_SANITIZE})
+endif()
+
+# Applies the project's warnings and include root (the source tree) to a hand-written target.
+function(scalewatch_target target)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
+                                           $<$<COMPILE_LANGUAGE:CXX>:-Wno-psabi> -Werror)
+  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>)
+endfunction()
+
+# A static library of one room: scalewatch_library(name SOURCES ... LIBS ...).
+function(scalewatch_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LIBS" ${ARGN})
+  add_library(${name} STATIC ${arg_SOURCES})
+  target_link_libraries(${name} PUBLIC ${arg_LIBS})
+  scalewatch_target(${name})
+endfunction()
+
+# A GoogleTest executable whose cases ctest sees one by one: scalewatch_test(name SOURCES ... LIBS ... [LABEL unit]).
+function(scalewatch_test name)
+  cmake_parse_arguments(arg "" "LABEL" "SOURCES;LIBS" ${ARGN})
+  if(NOT arg_LABEL)
+    set(arg_LABEL unit)
+  endif()
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ${arg_LIBS} GTest::gmock GTest::gtest_main)
+  scalewatch_target(${name})
+  target_compile_definitions(${name} PRIVATE SCALEWATCH_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data")
+  include(GoogleTest)
+  gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 60
+                       PROPERTIES LABELS ${arg_LABEL} TIMEOUT 300
+                       ENVIRONMENT "TSAN_OPTIONS=ignore_noninstrumented_modules=1:suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp")
+endfunction()

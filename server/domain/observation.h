@@ -1,0 +1,180 @@
+// What the domain is told: everything that can change a run's state, as plain values.
+//
+// Time enters only as `now` (server's clock, Unix milliseconds). Attempts are numbered by segment, from 1.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "cuda/record/record.h"
+
+namespace scalewatch::domain {
+
+using TimeMs = std::int64_t;
+using Rank = std::uint32_t;
+using Attempt = std::uint64_t;
+
+enum class Outcome : std::uint8_t { kUnknown = 0, kApplied = 1, kSkipped = 2 };
+enum class Phase : std::uint8_t { kUnspecified = 0, kTrain = 1, kEval = 2, kCheckpoint = 3, kInit = 4 };
+
+struct TensorInfo {
+  std::string name;
+  Role role = Role::kUnspecified;
+  DType dtype = DType::kUnspecified;
+  std::uint64_t numel = 0;
+  std::uint32_t forward_index = 0;  // equal for a weight, its gradient and its module's activation
+  std::string shard;                // empty: the rank holds the tensor whole
+  std::string replica;
+  std::string optimizer;
+};
+// Dense by id. Immutable once shared; a delta makes a new one.
+using TensorTable = std::vector<TensorInfo>;
+
+struct ScalerInfo {
+  std::string name;
+  std::string policy;                        // registered name: "pytorch", "static", "none", ...
+  std::map<std::string, double> parameters;  // only those that were sent or printed
+};
+
+struct OptimizerInfo {
+  std::string name;
+  std::string class_name;
+  std::uint32_t scaler = 0;
+  std::optional<double> lr;
+  bool fused = false;
+};
+
+struct OptimizerObservation {
+  std::uint32_t optimizer = 0;
+  std::optional<double> found_inf_local;
+  std::optional<double> found_inf_decided;
+  Outcome outcome = Outcome::kUnknown;
+};
+
+struct ScalerObservation {
+  std::uint32_t scaler = 0;
+  std::optional<double> scale_before;
+  std::optional<double> scale_after;
+  std::optional<std::uint64_t> growth_tracker;
+  std::optional<std::int32_t> hysteresis;
+  std::vector<OptimizerObservation> optimizers;
+};
+
+struct MisuseObservation {
+  std::string kind;
+  std::string detail;
+  bool raised = false;
+};
+
+// A tensor with NaN or Inf at an attempt.
+struct NonFiniteTensor {
+  std::uint32_t id = 0;  // in AttemptDigest::table
+  std::uint64_t nan = 0;
+  std::uint64_t pos_inf = 0;
+  std::uint64_t neg_inf = 0;
+  std::optional<std::uint32_t> first_bad_micro;
+};
+
+// Bitwise fingerprint of a replicated parameter's record; equal on all ranks that hold the same shard.
+struct ReplicaHash {
+  std::uint32_t id = 0;  // in AttemptDigest::table
+  std::uint64_t hash = 0;
+};
+
+// The tensor whose headroom fell fastest over the attempts before this one (rank-local).
+struct FallingTensor {
+  std::uint32_t id = 0;  // in AttemptDigest::table
+  double octaves = 0;    // how far it fell, > 0
+};
+
+// What is left of one rank's report for the run's state once rank-local tensor state is folded (see rank_state.h).
+struct AttemptDigest {
+  Rank rank = 0;
+  Attempt attempt = 0;
+  std::int64_t step = 0;
+  TimeMs now = 0;  // when the server took it in
+  std::shared_ptr<const TensorTable> table;
+  std::vector<ScalerObservation> scalers;
+  std::optional<double> loss;
+  std::optional<double> lr;
+  std::optional<double> grad_norm;
+  bool grad_norm_scaled = false;
+  bool grad_norm_clipped = false;
+  Phase phase = Phase::kUnspecified;
+  std::vector<MisuseObservation> misuse;
+  bool retrospective = false;                   // detail for blame; feeds no window
+  std::optional<bool> input_non_finite;
+  std::vector<NonFiniteTensor> non_finite;      // in blame order, at most RankState::kMaxNonFinite
+  std::uint32_t non_finite_total = 0;           // tensors, also those beyond the limit
+  bool observed_gradients = false;              // the report held gradient records
+  bool observed_activations = false;            // the report held activation records
+  bool observed_parameters = false;             // the report held parameter, buffer or optimizer state records
+  std::vector<ReplicaHash> replicas;
+  std::optional<FallingTensor> falling;
+};
+
+// ---- inputs, in the order that the engine logs them -----------------------------------------------------------------
+
+// All ranks (re)started: attempts begin at 1 again. Resolves what is open from the segment before.
+struct SegmentOpened {
+  std::uint32_t segment = 1;
+  TimeMs now = 0;
+};
+// A client start of a rank (first, or a restart within the segment).
+struct RankJoined {
+  Rank rank = 0;
+  std::uint32_t world_size = 1;
+  std::string host;
+  std::uint32_t pid = 0;
+  std::string gpu_uuid;
+  std::string framework;
+  DType compute_dtype = DType::kUnspecified;
+  std::vector<ScalerInfo> scalers;
+  std::vector<OptimizerInfo> optimizers;
+  TimeMs now = 0;
+};
+// The client closed on purpose.
+struct RankLeft {
+  Rank rank = 0;
+  std::string reason;
+  TimeMs now = 0;
+};
+// No more reports will change this attempt: cross-rank rules and blame may look at it.
+struct AttemptClosed {
+  Attempt attempt = 0;
+  std::vector<Rank> missing;  // live ranks that had not reported
+  TimeMs now = 0;
+};
+// Sent when a rank's silence crosses Thresholds::rank_lost_after_ms, comes back, or is still undecided.
+struct Liveness {
+  struct Seen {
+    Rank rank = 0;
+    TimeMs last_seen = 0;
+    bool connected = false;
+  };
+  std::vector<Seen> ranks;  // every rank of the segment that has not left
+  TimeMs now = 0;
+};
+// Reports that will never come.
+struct ReportsLost {
+  Rank rank = 0;
+  std::uint64_t first_seq = 0;
+  std::uint64_t last_seq = 0;  // inclusive
+  std::string cause;           // "buffer_full", "queue_full", "too_large", "rejected", "internal"
+  TimeMs now = 0;
+};
+struct Acknowledged {
+  std::string finding_id;
+  std::string who;
+  std::string comment;
+  TimeMs now = 0;
+};
+
+using Input = std::variant<SegmentOpened, RankJoined, RankLeft, AttemptDigest, AttemptClosed, Liveness, ReportsLost, Acknowledged>;
+
+}  // namespace scalewatch::domain

@@ -1,0 +1,129 @@
+// The engine: runs, segments, streams and strands; closing of attempts; the commit pipeline.
+//
+// Rooms around it talk to it through this header only: ingest attaches streams; history, alerting, metrics and http read
+// overviews and feeds. Everything here is thread-safe and never blocks on the store unless it says so.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "scalewatch/v1/alerts.pb.h"
+#include "scalewatch/v1/history.pb.h"
+#include "scalewatch/v1/ingest.pb.h"
+#include "server/domain/thresholds.h"
+#include "server/engine/feed.h"
+#include "server/engine/ports/alert_outbox.h"
+#include "server/engine/ports/clock.h"
+#include "server/engine/ports/history_store.h"
+
+namespace scalewatch::engine {
+
+struct EngineOptions {
+  unsigned threads = 2;                         // of the strands' pool
+  std::chrono::milliseconds commit_delay{50};   // after the first uncommitted report
+  std::size_t commit_bytes = 8u << 20;          // commit sooner at this size
+  std::chrono::milliseconds close_after{2000};  // an attempt closes this long after its first report
+  std::uint64_t close_lead = 8;                 // or when a rank is this many attempts ahead
+  std::chrono::milliseconds snapshot_every{10'000};
+  std::size_t stream_queue_bytes = 1u << 20;    // a stream is not read beyond this much unfolded or uncommitted
+  std::size_t run_queue_bytes = 64u << 20;      // nor a run
+  std::size_t total_queue_bytes = 512u << 20;   // nor all together
+  std::uint32_t max_runs = 100'000;             // names known in all
+  std::uint32_t max_ranks = 100'000;            // of a run
+  v1::Limits limits;                            // sent in HelloAck; see default_limits()
+  domain::Thresholds thresholds;
+};
+// 1,000,000 tensors, 512 bytes a name, 32 MiB a message.
+v1::Limits default_limits();
+
+// The other end of a stream: what the engine tells the client. Calls come from any thread, never after Stream::closed()
+// returned, and must not block.
+class StreamPeer {
+ public:
+  virtual ~StreamPeer() = default;
+  virtual void send(const v1::ServerMessage& message) = 0;
+  // There is room again: on_message may be called. Follows every on_message that returned kPause.
+  virtual void resume() = 0;
+  // Ends the stream: the peer sends what is queued, then finishes with this fault's message as an error.
+  virtual void end(const v1::Fault& fault) = 0;
+};
+
+// One rank's stream. Calls come from one thread at a time.
+class Stream {
+ public:
+  enum class Next : std::uint8_t {
+    kContinue,  // read on
+    kPause,     // read on after StreamPeer::resume()
+    kStop,      // the stream is over (StreamPeer::end was called, or Goodbye was taken)
+  };
+  virtual ~Stream() = default;
+  // Validates and takes in one message. Never throws on bad input: that ends in a Fault.
+  virtual Next on_message(v1::ClientMessage&& message) = 0;
+  // The connection is gone, by whatever cause. Nothing is called afterwards.
+  virtual void closed() = 0;
+};
+
+// Counters of the server itself; all cumulative unless said otherwise.
+struct EngineStats {
+  std::uint64_t reports = 0;
+  std::uint64_t records = 0;
+  std::uint64_t reports_repeated = 0;
+  std::uint64_t reports_rejected = 0;
+  std::uint64_t reports_lost = 0;       // announced by clients
+  std::uint64_t reports_late = 0;       // after their attempt had closed
+  std::uint64_t streams_fenced = 0;
+  std::uint64_t commits = 0;
+  std::uint64_t commit_errors = 0;
+  double commit_seconds = 0;
+  std::uint64_t committed_bytes = 0;    // payloads
+  std::uint64_t streams_open = 0;       // now
+  std::uint64_t queued_bytes = 0;       // now: taken from clients, not yet durable
+  double lag_seconds = 0;               // now: age of the oldest report that is not durable
+  bool history_degraded = false;        // now: the store refuses commits
+};
+
+// What a live reader of a run sees, once it is durable.
+struct RunEvent {
+  std::string run_uid;
+  v1::TailRunResponse event;
+};
+
+class Engine {
+ public:
+  // The ports must outlive the engine. Loads the runs that were running; throws StoreError.
+  Engine(EngineOptions options, HistoryStore& store, AlertOutbox& outbox, Clock& clock);
+  ~Engine();  // drains as stop() does
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // A new connection whose first message will be a Hello. Never null.
+  std::shared_ptr<Stream> attach(std::shared_ptr<StreamPeer> peer);
+
+  // Logs that somebody is on a finding; `done` is called with OK's empty string and the alert once durable, else with what is
+  // wrong ("unknown alert ...", "alert ... is already resolved").
+  void acknowledge(const std::string& alert_id, const std::string& who, const std::string& comment,
+                   std::function<void(const std::string& error, bool not_found)> done);
+
+  // Puts delivery outcomes into a coming commit.
+  void submit(std::vector<OutboxUpdate> updates);
+
+  // Newest overview of the runs in memory: GetRunResponse without findings other than the open ones. Cheap.
+  [[nodiscard]] std::vector<std::shared_ptr<const v1::GetRunResponse>> overviews() const;
+  [[nodiscard]] EngineStats stats() const;
+
+  Feed<RunEvent>& run_feed();
+  Feed<v1::Alert>& alert_feed();
+
+  // Ends streams with SHUTTING_DOWN, folds and commits all that was taken, closes the feeds. Blocks until done.
+  void stop();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace scalewatch::engine

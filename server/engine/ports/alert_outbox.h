@@ -1,0 +1,31 @@
+// What the engine needs of alerting: findings become alert and outbox rows of the same transaction as the inputs that caused
+// them, and delivery is told when that transaction is durable.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "server/domain/finding.h"
+#include "server/engine/ports/history_store.h"
+
+namespace scalewatch::engine {
+
+// What every alert of a run carries.
+struct RunContext {
+  std::string run_uid;
+  std::string name;
+  std::map<std::string, std::string> labels;
+};
+
+class AlertOutbox {
+ public:
+  virtual ~AlertOutbox() = default;
+  // Appends rows for the events, in order. Called on the run's strand, for many runs at once: thread-safe, never blocks.
+  // Deterministic: the same events give the same keys.
+  virtual void stage(const RunContext& run, const std::vector<domain::FindingEvent>& events, CommitBatch& batch) = 0;
+  // Rows that stage() made are durable. Called from the committer thread; never blocks.
+  virtual void committed(const CommitBatch& batch) = 0;
+};
+
+}  // namespace scalewatch::engine

@@ -1,0 +1,49 @@
+// The read side as plain functions, one per unary RPC: gRPC services and the HTTP API are thin adapters of the same objects, so
+// that both give the same answers and the same errors. Thread-safe; never blocks ingest.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "scalewatch/v1/alerts.pb.h"
+#include "scalewatch/v1/history.pb.h"
+
+namespace scalewatch::engine {
+
+// What went wrong, by cause. Numbers equal gRPC's status codes; HTTP maps them to 200, 400, 404, 409, 429, 500, 503.
+struct Status {
+  enum Code : std::uint8_t {
+    kOk = 0,
+    kInvalidArgument = 3,
+    kNotFound = 5,
+    kResourceExhausted = 8,
+    kFailedPrecondition = 9,
+    kInternal = 13,
+    kUnavailable = 14,
+  };
+  Code code = kOk;
+  std::string message;  // for people: what is wrong and what to do
+  [[nodiscard]] bool ok() const { return code == kOk; }
+};
+
+class HistoryApi {
+ public:
+  virtual ~HistoryApi() = default;
+  virtual Status list_runs(const v1::ListRunsRequest& request, v1::ListRunsResponse& response) = 0;
+  virtual Status get_run(const v1::GetRunRequest& request, v1::GetRunResponse& response) = 0;
+  virtual Status list_tensors(const v1::ListTensorsRequest& request, v1::ListTensorsResponse& response) = 0;
+  virtual Status get_tensor_history(const v1::GetTensorHistoryRequest& request, v1::GetTensorHistoryResponse& response) = 0;
+  virtual Status get_attempt(const v1::GetAttemptRequest& request, v1::GetAttemptResponse& response) = 0;
+  virtual Status top_tensors(const v1::TopTensorsRequest& request, v1::TopTensorsResponse& response) = 0;
+  virtual Status get_scaler_history(const v1::GetScalerHistoryRequest& request, v1::GetScalerHistoryResponse& response) = 0;
+};
+
+class AlertsApi {
+ public:
+  virtual ~AlertsApi() = default;
+  virtual Status list_alerts(const v1::ListAlertsRequest& request, v1::ListAlertsResponse& response) = 0;
+  // Blocks until the acknowledgement is durable (a commit's delay).
+  virtual Status acknowledge(const v1::AcknowledgeAlertRequest& request, v1::AcknowledgeAlertResponse& response) = 0;
+};
+
+}  // namespace scalewatch::engine
