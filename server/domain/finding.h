@@ -30,8 +30,8 @@ struct Advice {
 struct Blame {
   std::string tensor;  // empty: only the class is known
   Role role = Role::kUnspecified;
-  std::string kind;   // "nan", "inf" or "both"
-  std::string where;  // "weights", "input", "loss", "forward", "backward", "optimizer" or "reduction"
+  std::string kind;                    // "nan", "inf" or "both"
+  std::string where;                   // "weights", "input", "loss", "forward", "backward", "optimizer" or "reduction"
   std::optional<Rank> rank_of_origin;  // known from loss, activations and activation gradients only
   std::vector<Rank> ranks;
   std::uint64_t nan = 0;

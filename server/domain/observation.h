@@ -31,6 +31,8 @@ struct TensorInfo {
   std::string shard;                // empty: the rank holds the tensor whole
   std::string replica;
   std::string optimizer;
+
+  bool operator==(const TensorInfo&) const = default;
 };
 // Dense by id. Immutable once shared; a delta makes a new one.
 using TensorTable = std::vector<TensorInfo>;
@@ -107,13 +109,15 @@ struct AttemptDigest {
   bool grad_norm_clipped = false;
   Phase phase = Phase::kUnspecified;
   std::vector<MisuseObservation> misuse;
-  bool retrospective = false;                   // detail for blame; feeds no window
+  bool retrospective = false;  // detail for blame; feeds no window
   std::optional<bool> input_non_finite;
-  std::vector<NonFiniteTensor> non_finite;      // in blame order, at most RankState::kMaxNonFinite
-  std::uint32_t non_finite_total = 0;           // tensors, also those beyond the limit
-  bool observed_gradients = false;              // the report held gradient records
-  bool observed_activations = false;            // the report held activation records
-  bool observed_parameters = false;             // the report held parameter, buffer or optimizer state records
+  std::vector<NonFiniteTensor> non_finite;  // in blame order, at most RankState::kMaxNonFinite
+  std::uint32_t non_finite_total = 0;       // tensors, also those beyond the limit
+  bool observed_gradients = false;          // the report held gradient records
+  bool observed_activations = false;        // the report held activation records
+  bool observed_parameters = false;         // the report held parameter, buffer or optimizer state records
+  // State tensors (parameters, buffers, optimizer state) that were in non_finite of an earlier report and are finite now.
+  std::vector<std::uint32_t> recovered;  // at most RankState::kMaxNonFinite; the rest follows in later reports
   std::vector<ReplicaHash> replicas;
   std::optional<FallingTensor> falling;
 };
@@ -175,6 +179,7 @@ struct Acknowledged {
   TimeMs now = 0;
 };
 
-using Input = std::variant<SegmentOpened, RankJoined, RankLeft, AttemptDigest, AttemptClosed, Liveness, ReportsLost, Acknowledged>;
+using Input =
+    std::variant<SegmentOpened, RankJoined, RankLeft, AttemptDigest, AttemptClosed, Liveness, ReportsLost, Acknowledged>;
 
 }  // namespace scalewatch::domain

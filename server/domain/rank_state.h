@@ -49,8 +49,8 @@ class RankState {
  public:
   static constexpr std::size_t kMaxNonFinite = 64;
 
-  // Fills digest.non_finite, non_finite_total, observed_*, replicas and falling from the records of one report whose other
-  // digest fields are set (digest.table included). A retrospective report changes no state.
+  // Fills digest.non_finite, non_finite_total, observed_*, recovered, replicas and falling from the records of one report whose
+  // other digest fields are set (digest.table included). A retrospective report changes no state.
   void fold(std::span<const RecordColumns> blocks, AttemptDigest& digest);
 
   // State as bytes; load throws std::runtime_error on bytes that save did not make.
@@ -63,6 +63,7 @@ class RankState {
     float headroom = 0;       // newest, octaves
     float headroom_slow = 0;  // slow average that the newest is held against
     std::uint32_t samples = 0;
+    bool told_non_finite = false;  // a state tensor that a digest listed as non-finite and that was not finite since
   };
   std::vector<TensorState> tensors_;
 };

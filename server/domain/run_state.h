@@ -20,13 +20,15 @@ namespace scalewatch::domain {
 struct ScalerView {
   ScalerInfo info;
   std::optional<double> scale;
+  std::optional<double> scale_first;  // in force at the first attempt seen
+  std::optional<double> scale_min;    // smallest seen
   std::optional<std::uint64_t> growth_tracker;
   std::uint64_t applied = 0;
   std::uint64_t skipped = 0;
   std::uint64_t growths = 0;
   std::uint64_t consecutive_skips = 0;
-  bool calibrating = true;   // nothing applied yet
-  double skip_ratio = 0;     // of the last <= 200 attempts after calibration
+  bool calibrating = true;  // nothing applied yet
+  double skip_ratio = 0;    // of the last <= 200 attempts after calibration
 };
 
 struct RankView {
@@ -34,9 +36,9 @@ struct RankView {
   std::string host;
   std::uint32_t pid = 0;
   std::string gpu_uuid;
-  bool left = false;          // said goodbye
+  bool left = false;  // said goodbye
   Attempt last_attempt = 0;
-  TimeMs last_report = 0;     // 0 = none
+  TimeMs last_report = 0;  // 0 = none
   std::uint64_t lost_reports = 0;
 };
 

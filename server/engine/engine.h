@@ -29,12 +29,12 @@ struct EngineOptions {
   std::chrono::milliseconds close_after{2000};  // an attempt closes this long after its first report
   std::uint64_t close_lead = 8;                 // or when a rank is this many attempts ahead
   std::chrono::milliseconds snapshot_every{10'000};
-  std::size_t stream_queue_bytes = 1u << 20;    // a stream is not read beyond this much unfolded or uncommitted
-  std::size_t run_queue_bytes = 64u << 20;      // nor a run
-  std::size_t total_queue_bytes = 512u << 20;   // nor all together
-  std::uint32_t max_runs = 100'000;             // names known in all
-  std::uint32_t max_ranks = 100'000;            // of a run
-  v1::Limits limits;                            // sent in HelloAck; see default_limits()
+  std::size_t stream_queue_bytes = 1u << 20;   // a stream is not read beyond this much unfolded or uncommitted
+  std::size_t run_queue_bytes = 64u << 20;     // nor a run
+  std::size_t total_queue_bytes = 512u << 20;  // nor all together
+  std::uint32_t max_runs = 100'000;            // names known in all
+  std::uint32_t max_ranks = 100'000;           // of a run
+  v1::Limits limits;                           // sent in HelloAck; see default_limits()
   domain::Thresholds thresholds;
 };
 // 1,000,000 tensors, 512 bytes a name, 32 MiB a message.
@@ -48,8 +48,10 @@ class StreamPeer {
   virtual void send(const v1::ServerMessage& message) = 0;
   // There is room again: on_message may be called. Follows every on_message that returned kPause.
   virtual void resume() = 0;
-  // Ends the stream: the peer sends what is queued, then finishes with this fault's message as an error.
+  // Ends the stream: the peer sends what is queued and this fault, then finishes with the fault's message as an error.
   virtual void end(const v1::Fault& fault) = 0;
+  // Ends the stream in order: the peer sends what is queued, then finishes with OK.
+  virtual void finish() = 0;
 };
 
 // One rank's stream. Calls come from one thread at a time.
@@ -58,7 +60,7 @@ class Stream {
   enum class Next : std::uint8_t {
     kContinue,  // read on
     kPause,     // read on after StreamPeer::resume()
-    kStop,      // the stream is over (StreamPeer::end was called, or Goodbye was taken)
+    kStop,      // nothing more is read: StreamPeer::end was called, or finish will be once all that was taken is durable
   };
   virtual ~Stream() = default;
   // Validates and takes in one message. Never throws on bad input: that ends in a Fault.
@@ -73,17 +75,17 @@ struct EngineStats {
   std::uint64_t records = 0;
   std::uint64_t reports_repeated = 0;
   std::uint64_t reports_rejected = 0;
-  std::uint64_t reports_lost = 0;       // announced by clients
-  std::uint64_t reports_late = 0;       // after their attempt had closed
+  std::uint64_t reports_lost = 0;  // announced by clients
+  std::uint64_t reports_late = 0;  // after their attempt had closed
   std::uint64_t streams_fenced = 0;
   std::uint64_t commits = 0;
   std::uint64_t commit_errors = 0;
   double commit_seconds = 0;
-  std::uint64_t committed_bytes = 0;    // payloads
-  std::uint64_t streams_open = 0;       // now
-  std::uint64_t queued_bytes = 0;       // now: taken from clients, not yet durable
-  double lag_seconds = 0;               // now: age of the oldest report that is not durable
-  bool history_degraded = false;        // now: the store refuses commits
+  std::uint64_t committed_bytes = 0;  // payloads
+  std::uint64_t streams_open = 0;     // now
+  std::uint64_t queued_bytes = 0;     // now: taken from clients, not yet durable
+  double lag_seconds = 0;             // now: age of the oldest report that is not durable
+  bool history_degraded = false;      // now: the store refuses commits
 };
 
 // What a live reader of a run sees, once it is durable.

@@ -21,7 +21,9 @@ void fill(const domain::Blame& from, v1::Blame& to) {
 
 }  // namespace
 
-std::string finding_id(const std::string& run_uid, const domain::Finding& finding) { return run_uid + "/" + finding.id; }
+std::string finding_id(const std::string& run_uid, const domain::Finding& finding) {
+  return run_uid + "/" + finding.id;
+}
 
 v1::Finding to_proto(const std::string& run_uid, const domain::Finding& finding) {
   v1::Finding out;

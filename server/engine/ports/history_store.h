@@ -19,7 +19,7 @@ using Incarnation = std::array<std::uint8_t, 16>;
 // The store could not do it. The message names the file and the cause. `retryable` tells full disks and locks from the rest.
 class StoreError : public std::runtime_error {
  public:
-  StoreError(const std::string& what, bool retryable) : std::runtime_error(what), retryable(retryable) {}
+  StoreError(const std::string& what, bool can_retry) : std::runtime_error(what), retryable(can_retry) {}
   bool retryable;
 };
 
@@ -79,7 +79,7 @@ struct ReportRow {
   std::uint32_t segment = 1;
   std::uint64_t attempt = 0;  // of the segment
   std::int64_t step = 0;
-  std::int64_t time_ms = 0;  // server's wall clock
+  std::int64_t time_ms = 0;    // server's wall clock
   std::optional<double> loss;  // NaN and Inf are legal
   std::optional<double> lr;
   std::optional<double> grad_norm;
@@ -164,7 +164,7 @@ class HistoryStore {
 
   // The rest is thread-safe and throws StoreError.
   virtual std::optional<RunRow> find_run(const std::string& name_or_uid) = 0;
-  virtual std::vector<RunRow> list_running(std::size_t limit) = 0;  // status RUNNING, newest report first
+  virtual std::vector<RunRow> list_running(std::size_t limit) = 0;                   // status RUNNING, newest report first
   virtual std::vector<IncarnationRow> incarnations(const std::string& run_uid) = 0;  // by rank, then order
   virtual std::vector<TableRow> tables(const std::string& run_uid, std::uint32_t rank, const Incarnation& incarnation) = 0;
   virtual std::optional<SnapshotRow> newest_snapshot(const std::string& run_uid) = 0;
@@ -175,7 +175,8 @@ class HistoryStore {
     std::optional<InputRow> input;
   };
   // Calls `visit` for every entry with pos > after_pos, in order of pos.
-  virtual void read_log(const std::string& run_uid, std::uint64_t after_pos, const std::function<void(const LogEntry&)>& visit) = 0;
+  virtual void read_log(const std::string& run_uid, std::uint64_t after_pos,
+                        const std::function<void(const LogEntry&)>& visit) = 0;
 };
 
 // What delivery needs of the store. Thread-safe; throws StoreError.

@@ -1,0 +1,264 @@
+/* Scalewatch client, C ABI: a training process reports its tensors and its loss scaler to scalewatchd.
+ *
+ * Promise: nothing here ever waits for the network or the server, except scalewatch_close and scalewatch_wait_durable, which
+ * wait for at most the time that they are given. A server that is away, slow or wrong costs the trainer nothing but the
+ * bounded buffer. No function throws, aborts or writes more than one line a minute to stderr (none in normal working).
+ *
+ * Threads: the functions of one monitor are called from one thread at a time (the trainer's), unless they say "any thread".
+ * Different monitors are independent. A function that takes a lock takes it only to swap pointers, never around work.
+ *
+ * Fork: a child of the process never reports. In it every function returns SCALEWATCH_FORKED at once and frees nothing.
+ *
+ * Versions: structs begin with their size, so that fields can be added at their end; enumerators keep their numbers.
+ * Compiles as C99. */
+#ifndef SCALEWATCH_SCALEWATCH_H_
+#define SCALEWATCH_SCALEWATCH_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define SCALEWATCH_API __attribute__((visibility("default")))
+#else
+#define SCALEWATCH_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SCALEWATCH_VERSION_MAJOR 0
+#define SCALEWATCH_VERSION_MINOR 1
+#define SCALEWATCH_VERSION_PATCH 0
+
+/* One client start of one rank of a run. */
+typedef struct scalewatch_monitor scalewatch_monitor;
+
+/* Returned by every function that can fail. scalewatch_last_error() says more. */
+enum scalewatch_status {
+  SCALEWATCH_OK = 0,
+  SCALEWATCH_INVALID_ARGUMENT = 1, /* nothing was changed; the message names the argument */
+  SCALEWATCH_WRONG_STATE = 2,      /* e.g. observing with no attempt open; nothing was changed */
+  SCALEWATCH_FORKED = 3,           /* this is a child of the process that opened the monitor */
+  SCALEWATCH_LIMIT = 4,            /* a limit of this library, named in the message; nothing was changed */
+  SCALEWATCH_TIMEOUT = 5,          /* the time given was not enough */
+  SCALEWATCH_STOPPED = 6,          /* the server told this client to stop for good; calls go on to be harmless */
+  SCALEWATCH_INTERNAL = 7          /* out of memory or threads */
+};
+
+/* Numbers equal those on the wire. */
+enum scalewatch_dtype {
+  SCALEWATCH_DTYPE_UNSPECIFIED = 0,
+  SCALEWATCH_FP64 = 1,
+  SCALEWATCH_FP32 = 2,
+  SCALEWATCH_FP16 = 3,
+  SCALEWATCH_BF16 = 4,
+  SCALEWATCH_E4M3FN = 5,
+  SCALEWATCH_E5M2 = 6
+};
+enum scalewatch_role {
+  SCALEWATCH_GRADIENT = 1,
+  SCALEWATCH_PARAMETER = 2,
+  SCALEWATCH_ACTIVATION = 3,
+  SCALEWATCH_ACTIVATION_GRADIENT = 4,
+  SCALEWATCH_OPTIMIZER_STATE = 5,
+  SCALEWATCH_BUFFER = 6
+};
+enum scalewatch_outcome { SCALEWATCH_OUTCOME_UNKNOWN = 0, SCALEWATCH_APPLIED = 1, SCALEWATCH_SKIPPED = 2 };
+enum scalewatch_phase {
+  SCALEWATCH_PHASE_UNSPECIFIED = 0, /* taken as training */
+  SCALEWATCH_TRAIN = 1,
+  SCALEWATCH_EVAL = 2,
+  SCALEWATCH_CHECKPOINT = 3,
+  SCALEWATCH_INIT = 4
+};
+
+typedef struct scalewatch_label {
+  const char* key;   /* [a-zA-Z_][a-zA-Z0-9_]*, at most 128 bytes */
+  const char* value; /* UTF-8 without control characters, at most 512 bytes */
+} scalewatch_label;
+
+/* Zero it, set size, then what differs from the defaults. Strings are copied. */
+typedef struct scalewatch_options {
+  size_t size;                    /* sizeof(scalewatch_options) */
+  const char* server;             /* host:port; NULL or "" = $SCALEWATCH_SERVER, else 127.0.0.1:7462 */
+  const char* run;                /* the job's name, required: 1 to 256 bytes of UTF-8 without control characters */
+  uint32_t rank;                  /* 0 to world_size - 1 */
+  uint32_t world_size;            /* 0 = 1 */
+  int32_t compute_dtype;          /* scalewatch_dtype that the computation runs in; the default target of observe; 0 = fp16 */
+  const char* framework;          /* for display, e.g. "pytorch 2.4"; NULL = "cpp" */
+  const char* job_id;             /* the cluster's id; NULL = $SLURM_JOB_ID, else none */
+  const char* gpu_uuid;           /* NULL = none */
+  const scalewatch_label* labels; /* at most 32; they reach every alert */
+  size_t label_count;
+  uint64_t buffer_bytes; /* kept for resending while the server is away; 0 = 64 MiB; at least 64 KiB. A full buffer first
+                            drops the statistics of the oldest reports, then whole reports, and says so to the server */
+} scalewatch_options;
+
+typedef struct scalewatch_parameter {
+  const char* name; /* e.g. "init_scale", "growth_factor", "backoff_factor", "growth_interval" */
+  double value;
+} scalewatch_parameter;
+
+enum scalewatch_optimizer_fields { /* bits of scalewatch_optimizer.present */
+                                   SCALEWATCH_HAS_LR = 1,
+                                   SCALEWATCH_HAS_BETA1 = 2,
+                                   SCALEWATCH_HAS_BETA2 = 4,
+                                   SCALEWATCH_HAS_EPS = 8,
+                                   SCALEWATCH_HAS_WEIGHT_DECAY = 16
+};
+typedef struct scalewatch_optimizer {
+  size_t size;            /* sizeof(scalewatch_optimizer) */
+  const char* name;       /* unique; NULL = "default" */
+  const char* class_name; /* e.g. "Adam"; NULL = unknown */
+  uint32_t scaler;        /* id of its scaler; a run without scaling declares one with policy "none" */
+  uint32_t present;       /* which of the numbers below are known */
+  double lr, beta1, beta2, eps, weight_decay;
+  const int32_t* state_dtypes; /* scalewatch_dtype of its state tensors */
+  size_t state_dtype_count;    /* at most 16 */
+  int32_t fused;               /* not 0: it skips inside its kernel */
+} scalewatch_optimizer;
+
+typedef struct scalewatch_tensor {
+  size_t size;            /* sizeof(scalewatch_tensor) */
+  const char* name;       /* 1 to 512 bytes of UTF-8 without control characters; unique together with role */
+  int32_t role;           /* scalewatch_role, required */
+  int32_t dtype;          /* scalewatch_dtype as stored, required */
+  uint64_t numel;         /* elements of one measurement; 0 is legal */
+  uint32_t forward_index; /* order in which values flow forward, from 0; equal for a weight and its gradient */
+  const char* shard;      /* which piece of a sharded tensor; NULL = whole */
+  const char* replica;    /* which copy of the same piece; NULL = the only one */
+  const char* optimizer;  /* name of the optimizer that steps it; NULL = none */
+} scalewatch_tensor;
+
+/* Statistics made elsewhere, for scalewatch_observe_record. Finite fields ignore NaN and infinities. */
+typedef struct scalewatch_record {
+  size_t size; /* sizeof(scalewatch_record) */
+  uint64_t numel, nan, pos_inf, neg_inf, zero;
+  uint64_t subnormal, flushed, over; /* met by |x| / scale in the target format */
+  double sum, sum_sq;
+  float min, max;       /* NaN = no finite element */
+  float absmin_nonzero; /* NaN = no finite non-zero element */
+} scalewatch_record;
+
+enum scalewatch_connection {
+  SCALEWATCH_NOT_STARTED = 0, /* before the first attempt */
+  SCALEWATCH_CONNECTING = 1,
+  SCALEWATCH_CONNECTED = 2,
+  SCALEWATCH_WAITING = 3,      /* between two tries */
+  SCALEWATCH_CONN_STOPPED = 4, /* told to stop for good */
+  SCALEWATCH_CLOSED = 5
+};
+typedef struct scalewatch_stats {
+  size_t size;                  /* set by the caller: sizeof(scalewatch_stats) */
+  int32_t connection;           /* scalewatch_connection */
+  int32_t last_fault_cause;     /* number of scalewatch.v1.FaultCause; 0 = none */
+  uint64_t last_seq;            /* reports made so far, lost ones included */
+  uint64_t durable_seq;         /* reports up to here survive a crash of the server */
+  uint64_t reports_sent;        /* written to a stream, repeats included */
+  uint64_t reports_thinned;     /* lost their tensor statistics and kept the rest */
+  uint64_t dropped_buffer_full; /* whole reports lost, by cause; all are announced to the server */
+  uint64_t dropped_queue_full;
+  uint64_t dropped_too_large;
+  uint64_t dropped_rejected;
+  uint64_t dropped_internal;
+  uint64_t dropped_stopped;   /* made after the client was told to stop */
+  uint64_t buffered_bytes;    /* held for resending */
+  uint64_t connects;          /* streams opened that the server greeted */
+  uint64_t trainer_thread_ns; /* spent in this library on the trainer's thread, passes over data excluded (sampled) */
+  uint64_t measure_ns;        /* spent in passes over data */
+  char last_fault[256];       /* what the server or the connection said last went wrong; "" = nothing */
+} scalewatch_stats;
+
+/* "0.1.0". Any thread; no cost. */
+SCALEWATCH_API const char* scalewatch_version(void);
+
+/* Message of the last failed call on this thread; "" if none. Valid until the next failing call on this thread. */
+SCALEWATCH_API const char* scalewatch_last_error(void);
+
+/* Makes a monitor. Connects only when the first attempt begins, so an unknown server is no error. Any thread.
+ * Errors: INVALID_ARGUMENT (names the option), FORKED (a parent of this process had opened one), INTERNAL. */
+SCALEWATCH_API int scalewatch_open(const scalewatch_options* options, scalewatch_monitor** out);
+
+/* Ends an open attempt, sends what is buffered, says goodbye, and frees the monitor. Waits at most flush_ms (negative = 5,000)
+ * for the server; what was not durable by then is lost. Gives up after one try when the server was never reached.
+ * reason: NULL = "finished". A NULL monitor is a no-op.
+ * Errors: TIMEOUT (not all was durable; the monitor is freed all the same), STOPPED, FORKED (nothing was freed). */
+SCALEWATCH_API int scalewatch_close(scalewatch_monitor* monitor, int64_t flush_ms, const char* reason);
+
+/* Declares a scaler, before the first attempt; *id counts from 0. policy: "pytorch", "static", "none", ... At most 64.
+ * Errors: INVALID_ARGUMENT, WRONG_STATE (after the first attempt began), LIMIT. Cost: allocates. */
+SCALEWATCH_API int scalewatch_add_scaler(scalewatch_monitor* monitor, const char* name, const char* policy,
+                                         const scalewatch_parameter* parameters, size_t parameter_count, uint32_t* id);
+
+/* Declares an optimizer, before the first attempt; *id counts from 0. At most 256. Errors and cost as add_scaler. */
+SCALEWATCH_API int scalewatch_add_optimizer(scalewatch_monitor* monitor, const scalewatch_optimizer* optimizer, uint32_t* id);
+
+/* Declares a tensor, at any time; *id is dense from 0. At most 1,000,000 (the server may take fewer).
+ * Errors: INVALID_ARGUMENT, LIMIT. Cost: allocates; a short lock. */
+SCALEWATCH_API int scalewatch_add_tensor(scalewatch_monitor* monitor, const scalewatch_tensor* tensor, uint32_t* id);
+
+/* Opens the next attempt. step is the trainer's own number. An attempt still open is ended first.
+ * Cost: the first one starts the client's thread. Errors: INTERNAL. */
+SCALEWATCH_API int scalewatch_begin_attempt(scalewatch_monitor* monitor, int64_t step);
+
+/* Measures numel contiguous elements of the tensor's dtype in host memory, now, and adds them to the open attempt.
+ * A tensor observed again in one attempt is another micro-batch: the measurements are merged and the first non-finite one is
+ * remembered. scale: what the values were multiplied by; 1 (or 0) = nothing. target: scalewatch_dtype that precision is
+ * judged against; 0 = the monitor's compute dtype. Cost: one pass over the data, no lock.
+ * Errors: INVALID_ARGUMENT (unknown tensor, NULL data, scale below 0 or not finite, unknown target; a scale or target other
+ * than the one that the tensor was observed under in this attempt), WRONG_STATE (no attempt is open). */
+SCALEWATCH_API int scalewatch_observe(scalewatch_monitor* monitor, uint32_t tensor, const void* data, uint64_t numel,
+                                      double scale, int32_t target);
+
+/* As scalewatch_observe, for strided data: element (i0, ..., in-1) lies at data + sum(i * stride) * element size. Strides
+ * count elements and may be negative or 0. ndim: at most 8; 0 = one element. */
+SCALEWATCH_API int scalewatch_observe_strided(scalewatch_monitor* monitor, uint32_t tensor, const void* data, uint32_t ndim,
+                                              const uint64_t* sizes, const int64_t* strides, double scale, int32_t target);
+
+/* As scalewatch_observe, with statistics that were made elsewhere. Cost: no lock, no pass. */
+SCALEWATCH_API int scalewatch_observe_record(scalewatch_monitor* monitor, uint32_t tensor, const scalewatch_record* record,
+                                             double scale, int32_t target);
+
+/* Notes what a scaler did at the open attempt; said again, it replaces what was said. scale_before: in force during the
+ * attempt; scale_after: after the update (the same when there was none). NaN or a negative tracker or hysteresis = not known.
+ * Errors: INVALID_ARGUMENT (unknown scaler), WRONG_STATE. Cost: no lock. */
+SCALEWATCH_API int scalewatch_observe_scaler(scalewatch_monitor* monitor, uint32_t scaler, double scale_before,
+                                             double scale_after, int64_t growth_tracker, int32_t hysteresis);
+
+/* Notes what became of an optimizer's step. found_inf_local: as this rank counted it; found_inf_decided: after any reduction
+ * over ranks; NaN = not known. outcome: scalewatch_outcome. Errors and cost as scalewatch_observe_scaler. */
+SCALEWATCH_API int scalewatch_observe_optimizer(scalewatch_monitor* monitor, uint32_t scaler, uint32_t optimizer,
+                                                double found_inf_local, double found_inf_decided, int32_t outcome);
+
+/* Facts about the open attempt. NaN and Inf are legal and kept. Errors: WRONG_STATE. Cost: a store. */
+SCALEWATCH_API int scalewatch_set_loss(scalewatch_monitor* monitor, double loss); /* unscaled */
+SCALEWATCH_API int scalewatch_set_lr(scalewatch_monitor* monitor, double lr);
+SCALEWATCH_API int scalewatch_set_grad_norm(scalewatch_monitor* monitor, double norm, int scaled, int clipped);
+SCALEWATCH_API int scalewatch_set_input_non_finite(scalewatch_monitor* monitor, int non_finite);
+
+/* What the trainer is busy with, until said otherwise; heartbeats carry it too. Errors: INVALID_ARGUMENT. Cost: a store. */
+SCALEWATCH_API int scalewatch_set_phase(scalewatch_monitor* monitor, int32_t phase);
+
+/* Notes a wrong use of the scaler, in the open attempt or else the next one. kind: e.g. "update_missing", at most 64 bytes of
+ * [a-z0-9_]; detail: for people, cut at 512 bytes. raised: the framework refused it. At most 16 an attempt; more are dropped.
+ * Errors: INVALID_ARGUMENT. Cost: allocates. */
+SCALEWATCH_API int scalewatch_misuse(scalewatch_monitor* monitor, const char* kind, const char* detail, int raised);
+
+/* Ends the attempt and hands its report to the client's thread. Never waits for it: a full queue drops the report's
+ * statistics, or the report, and the server is told. Cost: a short lock to swap pointers, and one wake-up.
+ * Errors: WRONG_STATE, STOPPED (nothing is sent any more). */
+SCALEWATCH_API int scalewatch_end_attempt(scalewatch_monitor* monitor);
+
+/* What was sent and lost so far. stats->size must be set. Any thread. Cost: a short lock. */
+SCALEWATCH_API int scalewatch_get_stats(scalewatch_monitor* monitor, scalewatch_stats* stats);
+
+/* Waits until every report ended so far is durable on the server, at most timeout_ms. For orderly ends and tests. Any thread.
+ * Errors: TIMEOUT, STOPPED. */
+SCALEWATCH_API int scalewatch_wait_durable(scalewatch_monitor* monitor, int64_t timeout_ms);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* SCALEWATCH_SCALEWATCH_H_ */

@@ -1,0 +1,63 @@
+// Packs scalewatch.v1.ClientMessage without Protobuf. Pure; every result is one whole message.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "client_lib/src/types.h"
+
+namespace scalewatch::client {
+
+// FNV-1a over the tensor table in id order: name, NUL, role and dtype as a byte each, numel as 8 bytes little-endian.
+class TableHash {
+ public:
+  void add(const TensorInfo& info) noexcept;
+  [[nodiscard]] std::uint64_t value() const noexcept { return size_ == 0 ? 0 : hash_; }
+  [[nodiscard]] std::uint32_t size() const noexcept { return size_; }
+
+ private:
+  std::uint64_t hash_ = 0xcbf29ce484222325ULL;
+  std::uint32_t size_ = 0;
+};
+
+[[nodiscard]] std::string pack_hello(const Identity& identity, const TableHash& table, std::uint64_t last_seq);
+[[nodiscard]] std::string pack_table(std::uint32_t version, std::uint32_t first_id, std::span<const TensorInfo> infos);
+[[nodiscard]] std::string pack_loss(std::uint64_t first_seq, std::uint64_t last_seq, LossCause cause);
+[[nodiscard]] std::string pack_heartbeat(std::int32_t phase);
+[[nodiscard]] std::string pack_goodbye(std::uint64_t last_seq, std::string_view reason);
+
+// What a report says about the client beside the attempt's own cost.
+struct ReportCounters {
+  std::uint64_t reports_sent = 0;
+  std::uint64_t reports_dropped = 0;
+  std::uint64_t buffered_bytes = 0;
+};
+
+// Packs reports; keeps its columns' memory from one to the next.
+class ReportPacker {
+ public:
+  // Sorts attempt.measured on the way.
+  [[nodiscard]] std::string pack(Attempt& attempt, const ReportCounters& counters);
+
+ private:
+  struct Sparse {
+    std::uint32_t index;
+    std::uint64_t count;
+  };
+  template <class Writer>
+  void pack_block(Writer& report, std::span<const Measured> block);
+
+  std::vector<float> min_, max_, absmin_;
+  std::vector<double> sum_, sum_sq_;
+  std::vector<std::uint64_t> zero_, subnormal_, flushed_, numel_;
+  std::vector<std::uint32_t> ids_;
+  std::vector<Sparse> nan_, pos_inf_, neg_inf_, over_, first_bad_;
+};
+
+// The same report with its record blocks removed: scaler observations and all else stay. Empty when it had none.
+[[nodiscard]] std::string thin_report(std::string_view message);
+
+}  // namespace scalewatch::client

@@ -1,0 +1,143 @@
+// Plain values that pass between the trainer's thread, the client's thread and the packer.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cuda/record/record.h"
+
+namespace scalewatch::client {
+
+struct ScalerInfo {
+  std::string name;
+  std::string policy;
+  std::map<std::string, double> parameters;
+};
+
+struct OptimizerInfo {
+  std::string name;
+  std::string class_name;
+  std::uint32_t scaler = 0;
+  std::optional<double> lr, beta1, beta2, eps, weight_decay;
+  std::vector<DType> state_dtypes;
+  bool fused = false;
+};
+
+struct TensorInfo {
+  std::string name;
+  Role role = Role::kUnspecified;
+  DType dtype = DType::kUnspecified;
+  std::uint64_t numel = 0;
+  std::uint32_t forward_index = 0;
+  std::string shard, replica, optimizer;
+};
+
+// Who this client is: constant from its first attempt on.
+struct Identity {
+  std::string run;
+  std::uint32_t rank = 0;
+  std::uint32_t world_size = 1;
+  std::string incarnation;              // 16 random bytes
+  std::uint64_t incarnation_order = 0;  // Unix ns at start
+  std::int64_t start_time_ms = 0;
+  std::string host;
+  std::uint32_t pid = 0;
+  std::string gpu_uuid, job_id, framework;
+  DType compute_dtype = DType::kUnspecified;
+  std::vector<ScalerInfo> scalers;
+  std::vector<OptimizerInfo> optimizers;
+  std::vector<std::pair<std::string, std::string>> labels;
+};
+
+// One tensor at one attempt: its micro-batches merged.
+struct Measured {
+  std::uint32_t id = 0;
+  Role role = Role::kUnspecified;
+  DType target = DType::kUnspecified;
+  std::uint32_t micro_batches = 0;
+  std::int64_t first_bad_micro = -1;  // -1 = none was non-finite
+  double scale = 1;
+  std::uint64_t table_numel = 0;  // as declared
+  Record record;
+};
+
+struct OptimizerObservation {
+  std::uint32_t optimizer = 0;
+  double found_inf_local = 0;    // NaN = not known
+  double found_inf_decided = 0;  // NaN = not known
+  std::int32_t outcome = 0;
+};
+
+struct ScalerObservation {
+  std::uint32_t scaler = 0;
+  double scale_before = 0;  // NaN = not known
+  double scale_after = 0;   // NaN = not known
+  std::int64_t growth_tracker = -1;
+  std::int32_t hysteresis = -1;
+  std::vector<OptimizerObservation> optimizers;
+};
+
+struct Misuse {
+  std::string kind;
+  std::string detail;
+  bool raised = false;
+};
+
+// What monitoring cost on the trainer's thread so far.
+struct Cost {
+  std::uint64_t trainer_thread_ns = 0;
+  std::uint64_t measure_ns = 0;
+};
+
+// All that the trainer said about one attempt. Made on its thread, packed on the client's, then used again.
+struct Attempt {
+  std::uint64_t seq = 0;  // also the attempt's number: every attempt makes one report
+  std::int64_t step = 0;
+  std::int64_t time_ms = 0;
+  std::vector<Measured> measured;
+  std::vector<ScalerObservation> scalers;
+  std::optional<double> loss, lr, grad_norm;
+  bool grad_norm_scaled = false;
+  bool grad_norm_clipped = false;
+  std::optional<bool> input_non_finite;
+  std::int32_t phase = 0;
+  std::vector<Misuse> misuse;
+  Cost cost;
+
+  // Bytes that it keeps alive while it waits in the queue.
+  [[nodiscard]] std::uint64_t bytes() const noexcept { return sizeof(Attempt) + measured.size() * sizeof(Measured); }
+
+  // Empties it and keeps its memory.
+  void reset() {
+    measured.clear();
+    scalers.clear();
+    misuse.clear();
+    loss.reset();
+    lr.reset();
+    grad_norm.reset();
+    grad_norm_scaled = grad_norm_clipped = false;
+    input_non_finite.reset();
+  }
+};
+
+// Numbers equal scalewatch.v1.LossCause.
+enum class LossCause : std::uint8_t { kBufferFull = 1, kQueueFull = 2, kTooLarge = 3, kRejected = 4, kInternal = 5 };
+
+// Numbers equal scalewatch.v1.FaultCause.
+enum class FaultCause : std::uint8_t {
+  kUnspecified = 0,
+  kFenced = 1,
+  kBadHello = 2,
+  kBadTable = 3,
+  kBadReport = 4,
+  kSeqGap = 5,
+  kLimit = 6,
+  kShuttingDown = 7,
+  kProtocol = 8,
+};
+
+}  // namespace scalewatch::client

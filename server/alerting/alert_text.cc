@@ -1,0 +1,67 @@
+#include "server/alerting/alert_text.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "server/alerting/sink_config.h"
+
+namespace scalewatch::alerting {
+
+std::string rfc3339(std::int64_t unix_ms) {
+  // Years 0000 to 9999 are all that the format can say.
+  const std::int64_t shown = std::clamp<std::int64_t>(unix_ms, -62'167'219'200'000, 253'402'300'799'999);
+  const std::int64_t seconds = (shown - (((shown % 1000) + 1000) % 1000)) / 1000;
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", fmt::gmtime(static_cast<std::time_t>(seconds)), shown - seconds * 1000);
+}
+
+nlohmann::json number(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
+  return value;
+}
+
+std::string dump(const nlohmann::json& json) {
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string percent_encoded(std::string_view text, std::string_view keep) {
+  std::string out;
+  out.reserve(text.size());
+  for (const char c : text) {
+    const bool unreserved = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+                            c == '.' || c == '_' || c == '~';
+    if (unreserved || keep.find(c) != std::string_view::npos) {
+      out += c;
+    } else {
+      fmt::format_to(std::back_inserter(out), "%{:02X}", static_cast<unsigned char>(c));
+    }
+  }
+  return out;
+}
+
+std::string_view severity_name(v1::Severity severity) {
+  return severity_name(static_cast<domain::Severity>(severity));
+}
+
+std::string evidence_line(const v1::Finding& finding) {
+  std::string out;
+  for (const auto& evidence : finding.evidence()) {
+    if (!out.empty()) out += ", ";
+    fmt::format_to(std::back_inserter(out), "{} {:.6g}", evidence.name(), evidence.value());
+    if (!evidence.unit().empty()) out += " " + evidence.unit();
+    if (evidence.has_limit()) fmt::format_to(std::back_inserter(out), " (limit {:.6g})", evidence.limit());
+  }
+  return out;
+}
+
+std::string link(const std::string& public_url, const v1::Alert& alert) {
+  if (public_url.empty()) return {};
+  const std::string_view base(public_url.data(), public_url.find_last_not_of('/') + 1);
+  return fmt::format("{}/api/v1/runs/{}", base, percent_encoded(alert.run_uid(), ""));
+}
+
+}  // namespace scalewatch::alerting

@@ -1,0 +1,33 @@
+// How sinks write what alerts hold. Pure and thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "scalewatch/v1/alerts.pb.h"
+
+namespace scalewatch::alerting {
+
+// "2026-01-31T12:00:00.123Z".
+std::string rfc3339(std::int64_t unix_ms);
+
+// A number as JSON has it; NaN and infinities, which JSON lacks, as "NaN", "Infinity", "-Infinity".
+nlohmann::json number(double value);
+
+// Valid JSON whatever bytes the strings hold: broken UTF-8 becomes U+FFFD.
+std::string dump(const nlohmann::json& json);
+
+// Bytes outside RFC 3986's unreserved characters (and those in `keep`) as %XX.
+std::string percent_encoded(std::string_view text, std::string_view keep);
+
+std::string_view severity_name(v1::Severity severity);
+
+// Short, for one line: "skipped 12 attempts (limit 5), excess 9 attempts".
+std::string evidence_line(const v1::Finding& finding);
+
+// Where people read more about the alert's run; empty without a public URL.
+std::string link(const std::string& public_url, const v1::Alert& alert);
+
+}  // namespace scalewatch::alerting

@@ -1,0 +1,181 @@
+#include "server/alerting/alerts_api.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <future>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+namespace scalewatch::alerting {
+
+namespace {
+
+using engine::Status;
+using Cursor = engine::AlertReader::Cursor;
+
+constexpr int kMaxPage = 1000;
+constexpr int kDefaultPage = 100;
+constexpr std::size_t kMaxVisited = 10'000;
+constexpr std::size_t kMaxWho = 128;
+constexpr std::size_t kMaxComment = 1024;
+
+Status invalid(std::string message) {
+  return {Status::kInvalidArgument, std::move(message)};
+}
+
+// The store's trouble in words that a caller can act on.
+template <class Function>
+Status guarded(const Function& function) {
+  try {
+    return function();
+  } catch (const engine::StoreError& error) {
+    return {error.retryable ? Status::kUnavailable : Status::kInternal, error.what()};
+  }
+}
+
+std::string token_of(const Cursor& cursor) {
+  return fmt::format("{}.{}.{}", cursor.severity, cursor.fired_ms, cursor.id);
+}
+
+template <class Number>
+bool take_number(std::string_view& text, Number& out) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  const auto used = static_cast<std::size_t>(end - text.data());
+  if (error != std::errc() || used == text.size() || text[used] != '.') return false;
+  text.remove_prefix(used + 1);
+  return true;
+}
+
+std::optional<Cursor> cursor_of(std::string_view token) {
+  Cursor cursor;
+  if (!take_number(token, cursor.severity) || !take_number(token, cursor.fired_ms) || token.empty()) return std::nullopt;
+  cursor.id = token;
+  return cursor;
+}
+
+Cursor cursor_of(const engine::AlertRow& row) {
+  return {row.severity, row.fired_ms, row.id};
+}
+
+std::vector<std::int32_t> open_states() {
+  return {v1::ALERT_STATE_PENDING, v1::ALERT_STATE_FIRING, v1::ALERT_STATE_ACKNOWLEDGED, v1::ALERT_STATE_SILENCED};
+}
+
+bool has_control(std::string_view text) {
+  return std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+}
+
+Status unknown_alert(const std::string& id) {
+  return {Status::kNotFound, fmt::format("unknown alert '{}'; list alerts for the ids that exist", id)};
+}
+
+}  // namespace
+
+StoredAlerts::StoredAlerts(engine::AlertReader& reader, FindRun find_run, Acknowledge acknowledge,
+                           std::chrono::milliseconds patience)
+    : reader_(reader), find_run_(std::move(find_run)), acknowledge_(std::move(acknowledge)), patience_(patience) {}
+
+v1::Alert StoredAlerts::read(const engine::AlertRow& row) {
+  v1::Alert alert;
+  if (!alert.ParseFromString(row.alert)) {
+    throw engine::StoreError(fmt::format("the stored alert '{}' cannot be read", row.id), false);
+  }
+  for (v1::DeliveryStatus& delivery : reader_.deliveries(row.id)) *alert.add_deliveries() = std::move(delivery);
+  return alert;
+}
+
+Status StoredAlerts::make_filter(const std::string& run, int min_severity, engine::AlertReader::Filter& filter) {
+  if (!v1::Severity_IsValid(min_severity)) return invalid(fmt::format("min_severity {} is not a severity", min_severity));
+  filter.min_severity = min_severity;
+  if (run.empty()) return {};
+  return guarded([&]() -> Status {
+    const std::optional<engine::RunRow> found = find_run_(run);
+    if (!found) return {Status::kNotFound, fmt::format("unknown run '{}'; list runs for the names that exist", run)};
+    filter.run_uid = found->run_uid;
+    return {};
+  });
+}
+
+Status StoredAlerts::list_alerts(const v1::ListAlertsRequest& request, v1::ListAlertsResponse& response) {
+  if (request.page_size() < 0 || request.page_size() > kMaxPage) {
+    return invalid(fmt::format("page_size must be 0 to {}", kMaxPage));
+  }
+  std::optional<Cursor> after;
+  if (!request.page_token().empty()) {
+    after = cursor_of(std::string_view(request.page_token()));
+    if (!after) return invalid("page_token is not one that this server gave out; leave it empty for the first page");
+  }
+  engine::AlertReader::Filter filter;
+  for (const int state : request.states()) {
+    if (!v1::AlertState_IsValid(state) || state == v1::ALERT_STATE_UNSPECIFIED) {
+      return invalid(fmt::format("states: {} is not a state", state));
+    }
+    filter.states.push_back(state);
+  }
+  if (filter.states.empty()) filter.states = open_states();
+  if (Status status = make_filter(request.run(), request.min_severity(), filter); !status.ok()) return status;
+  return guarded([&]() -> Status {
+    const std::size_t size = request.page_size() == 0 ? kDefaultPage : static_cast<std::size_t>(request.page_size());
+    std::vector<engine::AlertRow> rows = reader_.list(filter, after, size + 1);
+    if (rows.size() > size) {
+      rows.resize(size);
+      response.set_next_page_token(token_of(cursor_of(rows.back())));
+    }
+    for (const engine::AlertRow& row : rows) *response.add_alerts() = read(row);
+    return {};
+  });
+}
+
+Status StoredAlerts::visit_open(const engine::AlertReader::Filter& filter, const std::function<bool(const v1::Alert&)>& visit) {
+  engine::AlertReader::Filter open = filter;
+  open.states = open_states();
+  return guarded([&]() -> Status {
+    std::optional<Cursor> after;
+    for (std::size_t visited = 0; visited < kMaxVisited;) {
+      const auto rows = reader_.list(open, after, kMaxPage);
+      for (const engine::AlertRow& row : rows) {
+        if (!visit(read(row))) return {};
+      }
+      if (rows.size() < kMaxPage) return {};
+      visited += rows.size();
+      after = cursor_of(rows.back());
+    }
+    return {};
+  });
+}
+
+Status StoredAlerts::acknowledge(const v1::AcknowledgeAlertRequest& request, v1::AcknowledgeAlertResponse& response) {
+  if (request.id().empty()) return invalid("id is empty; list alerts for the ids that exist");
+  if (request.who().empty() || request.who().size() > kMaxWho || has_control(request.who())) {
+    return invalid(fmt::format("who must be 1 to {} bytes without control characters", kMaxWho));
+  }
+  if (request.comment().size() > kMaxComment) return invalid(fmt::format("comment must be at most {} bytes", kMaxComment));
+
+  struct Answer {
+    std::string error;
+    bool not_found = false;
+  };
+  // Shared: the answer may come after patience ended.
+  auto promise = std::make_shared<std::promise<Answer>>();
+  std::future<Answer> future = promise->get_future();
+  acknowledge_(request.id(), request.who(), request.comment(), [promise](const std::string& error, bool not_found) {
+    promise->set_value({error, not_found});
+  });
+  if (future.wait_for(patience_) != std::future_status::ready) {
+    return {Status::kUnavailable, "the acknowledgement is taken but not stored yet; look at the alert again later"};
+  }
+  const Answer answer = future.get();
+  if (answer.not_found) return unknown_alert(request.id());
+  if (!answer.error.empty()) return {Status::kFailedPrecondition, answer.error};
+  return guarded([&]() -> Status {
+    const std::optional<engine::AlertRow> row = reader_.find(request.id());
+    if (!row) return unknown_alert(request.id());
+    *response.mutable_alert() = read(*row);
+    return {};
+  });
+}
+
+}  // namespace scalewatch::alerting

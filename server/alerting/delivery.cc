@@ -1,0 +1,365 @@
+#include "server/alerting/delivery.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <limits>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+
+#include "scalewatch/v1/alerts.pb.h"
+#include "server/alerting/http_sender.h"
+#include "server/alerting/known_notices.h"
+#include "server/alerting/reminders.h"
+#include "server/alerting/sink.h"
+#include "server/alerting/sink_queue.h"
+
+namespace scalewatch::alerting {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::size_t kFetch = 256;          // new notices a read
+constexpr std::size_t kFetchAtStart = 8192;  // what was left over, so that order is known from the beginning
+constexpr std::size_t kMaxKnown = 50'000;    // notices in memory or not yet durably settled: beyond it nothing is fetched
+constexpr milliseconds kOrphanEvery{3'600'000};
+constexpr std::uint32_t kOrphanTries = 168;                                // a week
+constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();  // next_try_ms of what was given up
+
+}  // namespace
+
+struct Delivery::Impl {
+  // One sink's side of the thread.
+  struct Lane {
+    std::unique_ptr<Sink> sink;
+    SinkQueue queue;
+    SinkStats stats;
+    std::size_t in_flight = 0;
+    std::size_t reminders_in_flight = 0;
+    std::int64_t paused_until = 0;  // steady
+    std::int64_t remind_at = 0;     // steady
+    bool failing = false;
+  };
+  struct Flight {
+    Lane* lane = nullptr;
+    bool reminder = false;
+    std::vector<std::string> orders;  // one, unless a reminder
+  };
+
+  Impl(std::vector<SinkConfig> sinks, engine::OutboxStore& outbox, engine::Clock& server_clock,
+       DeliveryOptions delivery_options)
+      : store(outbox), clock(server_clock), options(delivery_options), random(std::random_device{}()) {
+    for (SinkConfig& config : sinks) {
+      auto lane = std::make_unique<Lane>();
+      lane->stats.name = config.name;
+      lane->stats.type = config.type;
+      lane->sink = make_sink(std::move(config));
+      published.push_back(lane->stats);
+      lanes.push_back(std::move(lane));
+    }
+  }
+
+  void run();
+  bool fetch(bool all);
+  void admit(engine::OutboxStore::Pending pending);
+  void send(std::int64_t now);
+  void remind(std::int64_t now);
+  void done(const HttpSender::Done& done);
+  void reminder_done(const Flight& flight, const HttpResponse& response);
+  void notice_done(const Flight& flight, const HttpResponse& response);
+  void note(Lane& lane, Verdict verdict, const HttpResponse& response) const;
+  void settle(engine::OutboxUpdate update);
+  void flush();
+  [[nodiscard]] milliseconds wait(std::int64_t now, std::int64_t next_fetch) const;
+  Lane* find(const std::string& sink);
+
+  engine::OutboxStore& store;
+  engine::Clock& clock;
+  const DeliveryOptions options;
+  Outcomes outcomes;
+  HttpSender sender;
+  std::thread thread;
+
+  // The thread's own.
+  std::minstd_rand random;
+  std::vector<std::unique_ptr<Lane>> lanes;
+  std::unordered_map<std::uint64_t, Flight> flights;
+  std::uint64_t last_flight = 0;
+  KnownNotices known;
+  std::vector<engine::OutboxUpdate> updates;  // of this turn
+  bool store_failing = false;
+
+  mutable std::mutex mutex;  // guards what follows
+  bool stopping = false;
+  bool woken = false;
+  std::vector<engine::OutboxUpdate> durable;
+  std::vector<SinkStats> published;
+};
+
+void Delivery::Impl::run() {
+  bool all = true;
+  std::int64_t next_fetch = 0;
+  while (true) {
+    bool wake = false;
+    std::vector<engine::OutboxUpdate> settled;
+    {
+      std::lock_guard lock(mutex);
+      if (stopping) break;
+      wake = std::exchange(woken, false);
+      settled.swap(durable);
+    }
+    known.durable(settled);
+    const std::int64_t now = clock.steady_ms();
+    if (wake || now >= next_fetch) {
+      const bool more = fetch(all);
+      all = all && store_failing;
+      next_fetch = more ? now : now + options.poll.count();
+    }
+    remind(now);
+    send(now);
+    flush();
+    for (const HttpSender::Done& each : sender.poll(wait(now, next_fetch))) done(each);
+    flush();
+  }
+  const auto deadline = std::chrono::steady_clock::now() + options.stop_grace;
+  while (sender.in_flight() > 0) {
+    const auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now());
+    if (left.count() <= 0) break;
+    for (const HttpSender::Done& each : sender.poll(left)) done(each);
+    flush();
+  }
+}
+
+// Returns whether there may be more.
+bool Delivery::Impl::fetch(bool all) {
+  if (known.size() > kMaxKnown) return false;
+  const std::size_t limit = (all ? kFetchAtStart : kFetch) + known.size();  // what is known may come again
+  std::vector<engine::OutboxStore::Pending> rows;
+  try {
+    rows = store.due_outbox(all ? kNever - 1 : clock.wall_ms(), limit);
+  } catch (const engine::StoreError& error) {
+    if (!std::exchange(store_failing, true)) spdlog::error("alerts cannot be read for delivery: {}", error.what());
+    return false;
+  }
+  if (std::exchange(store_failing, false)) spdlog::info("alerts can be read for delivery again");
+  const bool more = rows.size() >= limit;
+  for (engine::OutboxStore::Pending& row : rows) admit(std::move(row));
+  return more;
+}
+
+void Delivery::Impl::admit(engine::OutboxStore::Pending pending) {
+  engine::OutboxRow& row = pending.row;
+  if (known.contains(row)) return;
+  engine::OutboxUpdate update{
+      .key = row.key, .sink = row.sink, .delivered = false, .tries = pending.tries, .next_try_ms = 0, .last_error = {}};
+  Lane* const lane = find(row.sink);
+  if (lane == nullptr) {
+    update.tries += 1;
+    update.next_try_ms = update.tries < kOrphanTries ? clock.wall_ms() + kOrphanEvery.count() : kNever;
+    update.last_error = fmt::format("no sink named '{}' is configured", row.sink);
+    settle(std::move(update));
+    return;
+  }
+  v1::Alert alert;
+  if (!alert.ParseFromString(row.alert)) {
+    update.next_try_ms = kNever;
+    update.last_error = "the stored alert cannot be read";
+    spdlog::error("alert {} for sink '{}': {}", row.key, row.sink, update.last_error);
+    ++lane->stats.given_up;
+    settle(std::move(update));
+    return;
+  }
+  if (lane->queue.size() >= options.queue_per_sink) {
+    update.next_try_ms = clock.wall_ms() + options.defer.count();
+    update.last_error = fmt::format("waits: {} earlier notices to this sink are not delivered", lane->queue.size());
+    settle(std::move(update));
+    return;
+  }
+  known.queued(row);
+  lane->queue.push(lane->sink->order(alert), {std::move(row), pending.tries}, clock.steady_ms());
+}
+
+void Delivery::Impl::send(std::int64_t now) {
+  for (const auto& lane : lanes) {
+    if (now < lane->paused_until) continue;
+    while (lane->in_flight < options.in_flight_per_sink) {
+      std::optional<std::string> order = lane->queue.take(now);
+      if (!order) break;
+      const engine::OutboxRow& row = lane->queue.head(*order).row;
+      v1::Alert alert;
+      alert.ParseFromString(row.alert);  // admit() has tried it
+      const std::uint64_t flight = ++last_flight;
+      sender.start(flight, lane->sink->request({alert, row.transition, row.key}, clock.wall_ms()));
+      flights.emplace(flight, Flight{lane.get(), false, {*std::move(order)}});
+      ++lane->in_flight;
+    }
+  }
+}
+
+void Delivery::Impl::remind(std::int64_t now) {
+  std::optional<std::vector<v1::Alert>> open;
+  for (const auto& lane : lanes) {
+    const std::uint32_t every = lane->sink->reminder_ms();
+    if (every == 0 || now < lane->remind_at || now < lane->paused_until || lane->reminders_in_flight > 0) continue;
+    lane->remind_at = now + every;
+    if (!open) open = read_open_alerts(store);
+    for (Reminder& reminder : make_reminders(*lane->sink, lane->queue, *open, clock.wall_ms())) {
+      const std::uint64_t flight = ++last_flight;
+      sender.start(flight, std::move(reminder.request));
+      flights.emplace(flight, Flight{lane.get(), true, std::move(reminder.orders)});
+      ++lane->reminders_in_flight;
+    }
+  }
+}
+
+void Delivery::Impl::done(const HttpSender::Done& done) {
+  const Flight flight = std::move(flights.extract(done.id).mapped());
+  SinkStats& stats = flight.lane->stats;
+  ++stats.requests;
+  stats.seconds += done.response.took.count();
+  if (flight.reminder) {
+    reminder_done(flight, done.response);
+  } else {
+    notice_done(flight, done.response);
+  }
+}
+
+void Delivery::Impl::reminder_done(const Flight& flight, const HttpResponse& response) {
+  Lane& lane = *flight.lane;
+  --lane.reminders_in_flight;
+  for (const std::string& order : flight.orders) lane.queue.release(order);
+  const Verdict verdict = lane.sink->classify(response);
+  note(lane, verdict, response);
+  if (verdict == Verdict::kDelivered) ++lane.stats.reminders;
+}
+
+void Delivery::Impl::notice_done(const Flight& flight, const HttpResponse& response) {
+  Lane& lane = *flight.lane;
+  const std::string& order = flight.orders.front();
+  const std::int64_t now = clock.steady_ms();
+  --lane.in_flight;
+  const SinkQueue::Item& item = lane.queue.head(order);
+  const Verdict verdict = lane.sink->classify(response);
+  note(lane, verdict, response);
+  engine::OutboxUpdate update{.key = item.row.key,
+                              .sink = item.row.sink,
+                              .delivered = verdict == Verdict::kDelivered,
+                              .tries = item.tries + 1,
+                              .next_try_ms = 0,
+                              .last_error = {}};
+  if (!update.delivered) update.last_error = failure_text(response);
+  if (verdict == Verdict::kRejected && item.tries == 0) {
+    spdlog::error("sink '{}' rejects alert {}: {}", lane.stats.name, update.key, update.last_error);
+  }
+  const Decision decision =
+      decide(options.retry, verdict, update.tries, lane.queue.followed(order), response.retry_after, random);
+  switch (decision.what) {
+    case Decision::What::kAgain:
+      update.next_try_ms = clock.wall_ms() + decision.delay.count();
+      lane.queue.retry(order, update.tries, now + decision.delay.count());
+      updates.push_back(std::move(update));
+      return;
+    case Decision::What::kGiveUp:
+      update.next_try_ms = kNever;
+      spdlog::error("sink '{}': alert {} is given up after {} tries: {}", lane.stats.name, update.key, update.tries,
+                    update.last_error);
+      update.last_error = fmt::format("given up after {} tries: {}", update.tries, update.last_error);
+      ++lane.stats.given_up;
+      break;
+    case Decision::What::kDelivered:
+      ++lane.stats.delivered;
+      break;
+  }
+  lane.queue.finish(order, now);
+  settle(std::move(update));
+}
+
+// What an answer tells of the sink as a whole.
+void Delivery::Impl::note(Lane& lane, Verdict verdict, const HttpResponse& response) const {
+  if (verdict == Verdict::kDelivered) {
+    if (std::exchange(lane.failing, false)) spdlog::info("sink '{}' takes alerts again", lane.stats.name);
+    return;
+  }
+  ++lane.stats.failed;
+  if (verdict != Verdict::kRetry) return;
+  if (response.retry_after) lane.paused_until = clock.steady_ms() + response.retry_after->count();
+  if (!std::exchange(lane.failing, true)) {
+    spdlog::warn("sink '{}' does not take alerts, they are kept and tried again: {}", lane.stats.name, failure_text(response));
+  }
+}
+
+void Delivery::Impl::settle(engine::OutboxUpdate update) {
+  known.settled(update);
+  updates.push_back(std::move(update));
+}
+
+void Delivery::Impl::flush() {
+  {
+    std::lock_guard lock(mutex);
+    for (std::size_t i = 0; i < lanes.size(); ++i) {
+      lanes[i]->stats.pending = lanes[i]->queue.size();
+      published[i] = lanes[i]->stats;
+    }
+  }
+  // After the counts, so that whoever sees an outcome finds it counted.
+  if (!updates.empty()) outcomes(std::exchange(updates, {}));
+}
+
+milliseconds Delivery::Impl::wait(std::int64_t now, std::int64_t next_fetch) const {
+  std::int64_t next = next_fetch;
+  for (const auto& lane : lanes) {
+    // A lane that is full goes on when a request ends, which ends the wait by itself.
+    if (lane->in_flight < options.in_flight_per_sink) next = std::min(next, lane->queue.next_due_ms(now));
+  }
+  return milliseconds(std::clamp<std::int64_t>(next - now, 0, options.poll.count()));
+}
+
+Delivery::Impl::Lane* Delivery::Impl::find(const std::string& sink) {
+  for (const auto& lane : lanes) {
+    if (lane->stats.name == sink) return lane.get();
+  }
+  return nullptr;
+}
+
+Delivery::Delivery(std::vector<SinkConfig> sinks, engine::OutboxStore& store, engine::Clock& clock, DeliveryOptions options)
+    : impl_(std::make_unique<Impl>(std::move(sinks), store, clock, options)) {}
+
+Delivery::~Delivery() {
+  stop();
+}
+
+void Delivery::start(Outcomes outcomes) {
+  impl_->outcomes = std::move(outcomes);
+  impl_->thread = std::thread([this] { impl_->run(); });
+}
+
+void Delivery::committed(const engine::CommitBatch& batch) {
+  if (batch.outbox.empty() && batch.outbox_updates.empty()) return;
+  {
+    std::lock_guard lock(impl_->mutex);
+    if (impl_->stopping) return;
+    impl_->woken = impl_->woken || !batch.outbox.empty();
+    impl_->durable.insert(impl_->durable.end(), batch.outbox_updates.begin(), batch.outbox_updates.end());
+  }
+  if (!batch.outbox.empty()) impl_->sender.wake();
+}
+
+void Delivery::stop() {
+  {
+    std::lock_guard lock(impl_->mutex);
+    impl_->stopping = true;
+  }
+  impl_->sender.wake();
+  if (impl_->thread.joinable()) impl_->thread.join();
+}
+
+std::vector<SinkStats> Delivery::stats() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->published;
+}
+
+}  // namespace scalewatch::alerting

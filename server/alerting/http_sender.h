@@ -1,0 +1,62 @@
+// Outgoing HTTP through libcurl: many POSTs at once on one thread, none waiting for another.
+//
+// TLS is verified, redirects are not followed, responses are read up to 64 KiB, environment proxies are not used for loopback.
+// Not thread-safe, except wake().
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace scalewatch::alerting {
+
+struct HttpRequest {
+  std::string url;
+  std::vector<std::string> headers;  // "Name: value"
+  std::string body;
+  std::uint32_t timeout_ms = 10'000;  // of the whole request; connecting has at most 3,000 of it
+};
+
+struct HttpResponse {
+  int status = 0;     // 0 = no answer
+  std::string error;  // what went wrong, when there is no answer
+  std::string body;   // its beginning, at most 512 bytes
+  std::optional<std::chrono::milliseconds> retry_after;
+  std::chrono::duration<double> took{0};
+};
+
+// What is wrong with an address ("is empty", "must begin with http:// or https://", ...); empty when it is a usable one.
+std::string url_fault(const std::string& url);
+
+class HttpSender {
+ public:
+  struct Done {
+    std::uint64_t id = 0;
+    HttpResponse response;
+  };
+
+  HttpSender();   // throws std::runtime_error when libcurl can't start
+  ~HttpSender();  // abandons what is in flight
+  HttpSender(const HttpSender&) = delete;
+  HttpSender& operator=(const HttpSender&) = delete;
+
+  // Ids are the caller's, distinct among those in flight. Whatever goes wrong is told by poll().
+  void start(std::uint64_t id, HttpRequest request);
+  // Moves transfers on, waiting up to `wait` for something to happen or for wake(); returns those that ended.
+  std::vector<Done> poll(std::chrono::milliseconds wait);
+  [[nodiscard]] std::size_t in_flight() const { return transfers_.size() + unstarted_.size(); }
+  // Makes a poll() that waits, or else the next one, return at once. Thread-safe.
+  void wake();
+
+ private:
+  struct Transfer;
+  void* multi_ = nullptr;                                 // CURLM
+  std::map<void*, std::unique_ptr<Transfer>> transfers_;  // by CURL handle
+  std::vector<Done> unstarted_;
+};
+
+}  // namespace scalewatch::alerting

@@ -1,0 +1,53 @@
+#include "server/alerting/reminders.h"
+
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+namespace scalewatch::alerting {
+
+namespace {
+
+constexpr std::size_t kMaxOpen = 5000;
+constexpr std::size_t kAtOnce = 500;  // in one request
+
+}  // namespace
+
+std::vector<v1::Alert> read_open_alerts(engine::OutboxStore& store) {
+  std::vector<v1::Alert> out;
+  try {
+    const std::vector<engine::AlertRow> rows = store.open_alerts(kMaxOpen);
+    if (rows.size() == kMaxOpen) spdlog::warn("{} alerts or more are open: sinks are reminded of these only", kMaxOpen);
+    for (const engine::AlertRow& row : rows) {
+      v1::Alert alert;
+      if (alert.ParseFromString(row.alert)) out.push_back(std::move(alert));
+    }
+  } catch (const engine::StoreError& error) {
+    spdlog::error("open alerts cannot be read, so sinks are not reminded of them now: {}", error.what());
+  }
+  return out;
+}
+
+std::vector<Reminder> make_reminders(const Sink& sink, SinkQueue& queue, std::span<const v1::Alert> open, std::int64_t now_ms) {
+  std::vector<Reminder> out;
+  std::vector<v1::Alert> chunk;
+  std::vector<std::string> orders;
+  const auto close = [&] {
+    if (chunk.empty()) return;
+    out.push_back({sink.reminder(chunk, now_ms), std::exchange(orders, {})});
+    chunk.clear();
+  };
+  for (const v1::Alert& alert : open) {
+    if (alert.finding().severity() < static_cast<int>(sink.config().min_severity)) continue;
+    std::string order = sink.order(alert);
+    if (queue.has(order)) continue;
+    queue.hold(order);
+    orders.push_back(std::move(order));
+    chunk.push_back(alert);
+    if (chunk.size() == kAtOnce) close();
+  }
+  close();
+  return out;
+}
+
+}  // namespace scalewatch::alerting

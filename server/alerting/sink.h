@@ -1,0 +1,80 @@
+// A sink turns an alert and what became of it into one HTTP request. It keeps no state and does no I/O: delivery sends,
+// retries and remembers.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "scalewatch/v1/alerts.pb.h"
+#include "server/alerting/http_sender.h"
+#include "server/alerting/sink_config.h"
+
+namespace scalewatch::alerting {
+
+// Transitions as outbox rows name them; an escalation is kEscalatedPrefix + the new severity's name.
+inline constexpr std::string_view kFiring = "firing";
+inline constexpr std::string_view kResolved = "resolved";
+inline constexpr std::string_view kEscalatedPrefix = "escalated:";
+
+enum class Verdict : std::uint8_t {
+  kDelivered,
+  kRetry,     // the receiver may take it later
+  kRejected,  // the receiver says that the request is wrong: only a person can mend that
+};
+
+struct Notice {
+  const v1::Alert& alert;  // as it was at the transition
+  std::string_view transition;
+  std::string_view key;  // idempotency key: the same at every try
+};
+
+// Thread-safe.
+class Sink {
+ public:
+  explicit Sink(SinkConfig config) : config_(std::move(config)) {}
+  virtual ~Sink() = default;
+  Sink(const Sink&) = delete;
+  Sink& operator=(const Sink&) = delete;
+
+  [[nodiscard]] const SinkConfig& config() const { return config_; }
+
+  // now_ms: Unix milliseconds of this try.
+  [[nodiscard]] virtual HttpRequest request(const Notice& notice, std::int64_t now_ms) const = 0;
+  // 2xx delivered; 408, 429, 5xx and no answer retry; the rest rejected.
+  [[nodiscard]] virtual Verdict classify(const HttpResponse& response) const;
+  // Notices with equal order are sent one after the other, oldest first: a late firing must not follow its resolve.
+  [[nodiscard]] virtual std::string order(const v1::Alert& alert) const { return alert.id(); }
+
+  // How often open alerts are sent again; 0 = never.
+  [[nodiscard]] virtual std::uint32_t reminder_ms() const { return 0; }
+  // Sends open alerts again; only called when reminder_ms() > 0.
+  [[nodiscard]] virtual HttpRequest reminder(std::span<const v1::Alert> alerts, std::int64_t now_ms) const;
+
+ protected:
+  // A POST of JSON with the configured headers.
+  [[nodiscard]] HttpRequest post(std::string url, std::string json) const;
+
+ private:
+  SinkConfig config_;
+};
+
+struct SinkType {
+  std::string_view name;
+  std::uint32_t reminder_ms;  // default; 0 = has no reminders
+  bool base_url;              // url is a base address that a path is appended to
+  std::unique_ptr<Sink> (*make)(SinkConfig config);
+};
+
+std::span<const SinkType> sink_types();
+// Null for an unknown type.
+const SinkType* find_sink_type(std::string_view name);
+
+// The config must have passed validate().
+std::unique_ptr<Sink> make_sink(SinkConfig config);
+
+}  // namespace scalewatch::alerting

@@ -1,0 +1,22 @@
+#include "server/app/config.h"
+
+namespace scalewatch::app {
+
+Config::Config() {
+  engine.limits = engine::default_limits();
+}
+
+void validate(const Config& config) {
+  for (const auto& [key, address] :
+       {std::pair("listen.grpc", &config.grpc_address), std::pair("listen.http", &config.http_address)}) {
+    if (address->loopback() || config.insecure_listen) continue;
+    throw ConfigError(std::string(key) + ": " + address->text() +
+                      " can be reached from other machines, and connections are neither encrypted nor authenticated; listen on "
+                      "127.0.0.1, or accept that with --insecure-listen");
+  }
+  if (config.data_dir.empty()) throw ConfigError("data_dir: must not be empty");
+  const std::vector<std::string> faults = alerting::validate(config.sinks);
+  if (!faults.empty()) throw ConfigError("alerting.sinks: " + faults.front());
+}
+
+}  // namespace scalewatch::app

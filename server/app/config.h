@@ -1,0 +1,67 @@
+// What the operator can set, with defaults, and how it is read: a YAML file, then the command line over it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "server/alerting/sink_config.h"
+#include "server/app/units.h"
+#include "server/engine/engine.h"
+#include "server/http/server.h"
+#include "server/metrics/exporter.h"
+
+namespace scalewatch::app {
+
+// One line that names the key, where it stands, and what is expected.
+class ConfigError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+struct GrpcOptions {
+  std::uint32_t max_streams_per_connection = 1024;
+  std::size_t memory = 512u << 20;                   // of transport buffers, all connections together
+  int max_threads = 256;                             // of calls other than ingest's; each tail and watch holds one
+  std::chrono::milliseconds keepalive_time{30'000};  // a silent connection is asked after this
+  std::chrono::milliseconds keepalive_timeout{20'000};
+  std::chrono::milliseconds min_ping_interval{5'000};  // clients that ask more often are cut
+};
+
+struct Config {
+  Config();
+
+  std::string data_dir = "./scalewatch-data";
+  Address grpc_address{"127.0.0.1", 7462};
+  Address http_address{"127.0.0.1", 9464};
+  bool insecure_listen = false;
+  std::string port_file;   // empty: none
+  std::string public_url;  // empty: alerts carry no links
+  std::string log_level = "info";
+  std::string log_format = "text";
+  engine::EngineOptions engine;
+  GrpcOptions grpc;
+  http::Options http;  // its address and port are set from http_address
+  metrics::Options metrics;
+  std::vector<alerting::SinkConfig> sinks;
+  std::chrono::milliseconds alert_flush{5000};  // a stopping server waits this long for deliveries
+};
+
+// Reads the file's keys over `config`. Throws ConfigError that begins with FILE:LINE.
+void load_file(const std::string& path, Config& config);
+
+// What spans several keys: listening beyond loopback, sinks as a whole. Throws ConfigError.
+void validate(const Config& config);
+
+struct CommandLine {
+  Config config;
+  bool check = false;                  // validate only
+  std::optional<std::string> message;  // of --help or --version: print it and exit 0
+};
+// Throws ConfigError.
+CommandLine parse_command_line(int argc, const char* const* argv);
+
+}  // namespace scalewatch::app

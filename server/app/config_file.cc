@@ -1,0 +1,116 @@
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+
+#include "server/app/config.h"
+#include "server/app/nearest.h"
+#include "server/app/settings.h"
+
+namespace scalewatch::app {
+namespace {
+
+class FileReader {
+ public:
+  FileReader(const std::string& path, Config& config) : path_(path), config_(config), settings_(settings(config)) {}
+
+  void read() {
+    YAML::Node root;
+    try {
+      root = YAML::LoadFile(path_);
+    } catch (const YAML::BadFile&) {
+      throw ConfigError(path_ + ": cannot be read");
+    } catch (const YAML::Exception& error) {
+      throw ConfigError(fmt::format("{}:{}: not YAML: {}", path_, error.mark.line + 1, error.msg));
+    }
+    if (root.IsNull()) return;  // nothing but comments
+    read_map(root, "");
+  }
+
+ private:
+  [[noreturn]] void fail(const YAML::Node& node, const std::string& what) const {
+    throw ConfigError(fmt::format("{}:{}: {}", path_, node.Mark().line + 1, what));
+  }
+
+  static std::string scalar(const YAML::Node& node) { return node.IsNull() ? "" : node.Scalar(); }
+
+  // Calls `visit(name, key node, value)` for each entry, none of which may be there twice.
+  template <class Visit>
+  void each(const YAML::Node& map, const std::string& what, const Visit& visit) const {
+    if (!map.IsMap()) fail(map, (what.empty() ? "the file" : what) + ": expected keys with values");
+    std::set<std::string> seen;
+    for (const auto& entry : map) {
+      if (!entry.first.IsScalar()) fail(entry.first, "a key must be a word");
+      const std::string& name = entry.first.Scalar();
+      if (!seen.insert(name).second)
+        fail(entry.first, fmt::format("{}{}{} is given twice", what, what.empty() ? "" : ".", name));
+      visit(name, entry.first, entry.second);
+    }
+  }
+
+  void read_map(const YAML::Node& map, const std::string& prefix) {
+    each(map, prefix, [&](const std::string& name, const YAML::Node& at, const YAML::Node& value) {
+      const std::string key = prefix.empty() ? name : prefix + "." + name;
+      if (key == "alerting.sinks") return read_sinks(value);
+      const bool section = std::any_of(settings_.begin(), settings_.end(),
+                                       [&](const Setting& setting) { return setting.key.starts_with(key + "."); });
+      if (section) {
+        if (!value.IsNull()) read_map(value, key);  // a section whose keys are all commented out
+        return;
+      }
+      set(settings_, at, key, value);
+    });
+  }
+
+  void set(std::vector<Setting>& all, const YAML::Node& at, const std::string& key, const YAML::Node& value) const {
+    const auto known = std::any_of(all.begin(), all.end(), [&](const Setting& setting) { return setting.key == key; });
+    if (!known) {
+      std::vector<std::string> keys;
+      for (const Setting& setting : all) keys.push_back(setting.key);
+      fail(at, fmt::format("unknown key {} (did you mean {}?)", key, nearest(key, keys)));
+    }
+    if (!value.IsScalar() && !value.IsNull()) fail(at, key + ": expected one value");
+    try {
+      apply(all, key, scalar(value));
+    } catch (const ConfigError& error) {
+      fail(at, error.what());
+    }
+  }
+
+  void read_sinks(const YAML::Node& list) {
+    config_.sinks.clear();
+    if (list.IsNull()) return;
+    if (!list.IsSequence()) fail(list, "alerting.sinks: expected a list");
+    for (const YAML::Node& node : list) {
+      alerting::SinkConfig& sink = config_.sinks.emplace_back();
+      std::vector<Setting> all = sink_settings(sink);
+      each(node, "alerting.sinks", [&](const std::string& name, const YAML::Node& at, const YAML::Node& value) {
+        if (name == "headers") return read_headers(value, sink);
+        set(all, at, name, value);
+      });
+      const std::vector<std::string> faults = alerting::validate({sink});
+      if (!faults.empty()) fail(node, "alerting.sinks: " + faults.front());
+    }
+  }
+
+  void read_headers(const YAML::Node& map, alerting::SinkConfig& sink) const {
+    each(map, "headers", [&](const std::string& name, const YAML::Node& at, const YAML::Node& value) {
+      if (!value.IsScalar()) fail(at, "headers." + name + ": expected one value");
+      sink.headers[name] = value.Scalar();
+    });
+  }
+
+  const std::string path_;
+  Config& config_;
+  std::vector<Setting> settings_;
+};
+
+}  // namespace
+
+void load_file(const std::string& path, Config& config) {
+  FileReader(path, config).read();
+}
+
+}  // namespace scalewatch::app

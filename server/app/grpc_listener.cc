@@ -1,0 +1,90 @@
+#include "server/app/grpc_listener.h"
+
+#include <grpc/grpc.h>
+#include <grpc/support/log.h>
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/impl/service_type.h>
+#include <grpcpp/resource_quota.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/system/error_code.hpp>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "server/app/log.h"
+
+namespace scalewatch::app {
+namespace {
+
+// gRPC tells why it cannot listen to its log only, so the address is tried first.
+void probe(const Address& address) {
+  using boost::asio::ip::tcp;
+  boost::asio::io_context io;
+  tcp::acceptor acceptor(io);
+  const tcp::endpoint endpoint(boost::asio::ip::make_address(address.host), address.port);
+  boost::system::error_code error;
+  acceptor.open(endpoint.protocol(), error);
+  if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error) acceptor.bind(endpoint, error);
+  if (!error) acceptor.listen(1, error);
+  if (error) throw std::runtime_error("cannot listen for gRPC on " + address.text() + ": " + error.message());
+}
+
+// gRPC's own messages are about its insides; they go where somebody who looks for them finds them.
+void log_grpc(gpr_log_func_args* args) {
+  log::debug(args->message, {{"from", "grpc"}});
+}
+
+int to_int(std::chrono::milliseconds duration) {
+  return static_cast<int>(duration.count());
+}
+
+}  // namespace
+
+GrpcListener::GrpcListener(const Address& address, const GrpcOptions& options, std::uint32_t max_message_bytes,
+                           std::vector<std::unique_ptr<grpc::Service>> services)
+    : services_(std::move(services)) {
+  gpr_set_log_function(log_grpc);
+  probe(address);
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+
+  grpc::ResourceQuota quota("scalewatchd");
+  quota.Resize(options.memory);
+  quota.SetMaxThreads(options.max_threads);
+  grpc::ServerBuilder builder;
+  builder.SetResourceQuota(quota);
+  builder.SetMaxReceiveMessageSize(static_cast<int>(max_message_bytes));
+  // Otherwise a second server would share the port silently.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, static_cast<int>(options.max_streams_per_connection));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, to_int(options.keepalive_time));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, to_int(options.keepalive_timeout));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, to_int(options.min_ping_interval));
+  int port = 0;
+  builder.AddListeningPort(address.text(), grpc::InsecureServerCredentials(), &port);
+  for (const auto& service : services_) builder.RegisterService(service.get());
+  server_ = builder.BuildAndStart();
+  if (!server_ || port <= 0) throw std::runtime_error("cannot listen for gRPC on " + address.text());
+  port_ = static_cast<std::uint16_t>(port);
+}
+
+GrpcListener::~GrpcListener() {
+  stop();
+}
+
+void GrpcListener::stop() {
+  if (!server_) return;
+  if (auto* health = server_->GetHealthCheckService()) health->Shutdown();
+  server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+  server_->Wait();
+  server_.reset();
+}
+
+}  // namespace scalewatch::app

@@ -1,0 +1,34 @@
+// The gRPC server: services, health and reflection on one port, with the transport's knobs set.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "server/app/config.h"
+
+namespace grpc {
+class Server;
+class Service;
+}  // namespace grpc
+
+namespace scalewatch::app {
+
+class GrpcListener {
+ public:
+  // Throws std::runtime_error that names the address and the cause.
+  GrpcListener(const Address& address, const GrpcOptions& options, std::uint32_t max_message_bytes,
+               std::vector<std::unique_ptr<grpc::Service>> services);
+  ~GrpcListener();  // stops
+
+  [[nodiscard]] std::uint16_t port() const { return port_; }
+  // Health says NOT_SERVING, calls under way get one second, the rest is cancelled. Idempotent.
+  void stop();
+
+ private:
+  std::uint16_t port_ = 0;
+  const std::vector<std::unique_ptr<grpc::Service>> services_;  // outlive the server
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace scalewatch::app

@@ -1,0 +1,91 @@
+// scalewatchd: reads its configuration, runs the server until a signal, stops cleanly.
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include "server/app/config.h"
+#include "server/app/log.h"
+#include "server/app/server.h"
+#include "server/app/version.h"
+
+namespace {
+
+using namespace scalewatch::app;
+
+constexpr int kCannotRun = 1;
+constexpr int kBadConfiguration = 2;
+
+int fail(int code, std::string what) {
+  std::replace(what.begin(), what.end(), '\n', ' ');
+  fmt::print(stderr, "scalewatchd: {}\n", what);
+  return code;
+}
+
+// Every stream is a file descriptor.
+void allow_many_files() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+int run(const Config& config, const sigset_t& signals) {
+  log::setup(config.log_level, config.log_format);
+  int code = 0;
+  try {
+    Server server(config);
+    Address grpc = config.grpc_address;
+    Address http = config.http_address;
+    grpc.port = server.grpc_port();
+    http.port = server.http_port();
+    fmt::print("scalewatchd {}: gRPC {}, HTTP http://{}, data in {}\n", kVersion, grpc.text(), http.text(), config.data_dir);
+    std::fflush(stdout);
+    log::info("started", {{"version", kVersion}, {"grpc", grpc.text()}, {"http", http.text()}, {"data_dir", config.data_dir}});
+
+    int signal = 0;
+    sigwait(&signals, &signal);
+    // From now on a signal has its usual effect: the second one ends the process at once.
+    pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+    log::info("stopping", {{"signal", std::to_string(signal)}});
+    server.stop();
+    log::info("stopped");
+  } catch (const std::exception& error) {
+    code = fail(kCannotRun, error.what());
+  }
+  log::shutdown();
+  return code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // Blocked before any thread starts, so that all inherit it and sigwait gets them.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    const CommandLine line = parse_command_line(argc, argv);
+    if (line.message) {
+      fmt::print("{}", *line.message);
+      return 0;
+    }
+    if (line.check) {
+      fmt::print("the configuration is valid\n");
+      return 0;
+    }
+    allow_many_files();
+    return run(line.config, signals);
+  } catch (const ConfigError& error) {
+    return fail(kBadConfiguration, error.what());
+  } catch (const std::exception& error) {
+    return fail(kCannotRun, error.what());
+  }
+}

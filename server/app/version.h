@@ -1,0 +1,7 @@
+#pragma once
+
+namespace scalewatch::app {
+
+inline constexpr const char* kVersion = SCALEWATCH_VERSION;
+
+}  // namespace scalewatch::app

@@ -1,0 +1,270 @@
+#include "server/cli/cli.h"
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdlib>
+#include <limits>
+#include <memory>
+#include <string>
+
+#include "server/cli/client.h"
+#include "server/cli/options.h"
+#include "server/cli/paging.h"
+#include "server/cli/screen.h"
+#include "server/cli/views/views.h"
+#include "server/cli/words.h"
+
+namespace scalewatch::cli {
+
+namespace {
+
+constexpr const char* kFooter =
+    "Exit codes: 0 done (doctor: healthy or info), 1 doctor found a warning, 2 doctor found something critical,\n"
+    "3 nothing could be read (no server, unknown run, time-out), 64 wrong use.\n"
+    "Colours are off without a terminal, with --no-color or with NO_COLOR set.";
+
+// Empty when `server` is HOST:PORT (or [IPV6]:PORT), else what is wrong with it.
+std::string check_server(const std::string& server) {
+  const auto colon = server.rfind(':');
+  const std::string wanted = " is not HOST:PORT, for example 127.0.0.1:7462 or [::1]:7462";
+  if (colon == std::string::npos || colon == 0) return server + wanted;
+  const std::string host = server.substr(0, colon);
+  const bool bracketed = host.front() == '[' && host.back() == ']' && host.size() > 2;
+  if (!bracketed && host.find_first_of(":/[] ") != std::string::npos) return server + wanted;
+  int port = 0;
+  const char* end = server.data() + server.size();
+  const auto parsed = std::from_chars(server.data() + colon + 1, end, port);
+  if (parsed.ec != std::errc() || parsed.ptr != end || port < 1 || port > 65535) return server + wanted;
+  return {};
+}
+
+// Everything that can be said, and which command was.
+struct CommandLine {
+  GlobalOptions global;
+  RunsOptions runs;
+  ShowOptions show;
+  ScalerOptions scaler;
+  TensorsOptions tensors;
+  HistoryOptions history;
+  TopOptions top;
+  AlertsOptions alerts;
+  AckOptions ack;
+  AlertsOptions watch;
+  TailOptions tail;
+  DoctorOptions doctor;
+
+  bool streams = false;  // the command goes on until it is interrupted
+  std::function<ExitCode(Client&, const Screen&, const std::stop_token&)> action;
+};
+
+class Parser {
+ public:
+  explicit Parser(CommandLine& line) : line_(line) {
+    app_.name("scalewatch");
+    app_.footer(kFooter);
+    app_.require_subcommand(1);
+    auto& global = line_.global;
+    app_.add_option("--server", global.server, "Address of scalewatchd, HOST:PORT")
+        ->envname("SCALEWATCH_SERVER")
+        ->capture_default_str()
+        ->check(check_server, "HOST:PORT");
+    app_.add_flag("--json", global.json, "Print JSON: the server's answer with the field names of proto/scalewatch/v1");
+    app_.add_flag("--no-color", global.no_color, "Print without colours");
+    app_.add_flag("--ascii", global.ascii, "Draw plots with ASCII characters only");
+    app_.add_option("--width", global.width, "Columns to print within; 0 = no limit (default: the terminal's, else 80)")
+        ->check(CLI::Range(0, 100'000));
+    add_lists();
+    add_run_views();
+    add_tensor_views();
+    add_alerts();
+  }
+
+  CLI::App& app() { return app_; }
+
+ private:
+  CLI::App* command(CLI::App& parent, const std::string& name, const std::string& description) {
+    auto* added = parent.add_subcommand(name, description);
+    added->fallthrough();
+    return added;
+  }
+
+  template <class Options>
+  void on(CLI::App* command, void (*view)(Client&, const Options&, const Screen&), const Options& options) {
+    command->callback([this, view, &options] {
+      line_.action = [view, &options](Client& client, const Screen& screen, const std::stop_token&) {
+        view(client, options, screen);
+        return kExitOk;
+      };
+    });
+  }
+
+  template <class Options>
+  void on_stream(CLI::App* command, void (*view)(Client&, const Options&, const Screen&, const std::stop_token&),
+                 const Options& options) {
+    command->callback([this, view, &options] {
+      line_.streams = true;
+      line_.action = [view, &options](Client& client, const Screen& screen, const std::stop_token& stop) {
+        view(client, options, screen, stop);
+        return kExitOk;
+      };
+    });
+  }
+
+  static void add_run(CLI::App* command, std::string& run) {
+    command->add_option("RUN", run, "Name or uid of the run")->required();
+  }
+  static void add_role(CLI::App* command, std::string& role) {
+    command->add_option("--role", role, "Only tensors of this role")->check(CLI::IsMember(role_choices()));
+  }
+  static void add_severity(CLI::App* command, std::string& severity) {
+    command->add_option("--min-severity", severity, "Only what is at least this bad")->check(CLI::IsMember(severity_choices()));
+  }
+  static void add_range(CLI::App* command, RangeOptions& range) {
+    command->add_option("--first", range.first, "First attempt (default: the beginning)");
+    command->add_option("--last", range.last, "Last attempt, inclusive (default: the newest)");
+  }
+  static void add_limit(CLI::App* command, std::uint32_t& limit, const std::string& description,
+                        std::uint32_t most = kMaxItems) {
+    command->add_option("--limit", limit, description)->capture_default_str()->check(CLI::Range(std::uint32_t{1}, most));
+  }
+
+  void add_lists() {
+    auto* runs = command(app_, "runs", "List runs, worst first");
+    runs->add_option("--name", line_.runs.name, "Only runs whose name contains this");
+    add_severity(runs, line_.runs.min_severity);
+    add_limit(runs, line_.runs.limit, "Most runs to list");
+    on(runs, show_runs, line_.runs);
+
+    auto* tensors = command(app_, "tensors", "List a run's tensors in forward order, each with its newest record");
+    add_run(tensors, line_.tensors.run);
+    tensors->add_option("--name", line_.tensors.name, "Only tensors whose name contains this");
+    add_role(tensors, line_.tensors.role);
+    add_limit(tensors, line_.tensors.limit, "Most tensors to list");
+    on(tensors, show_tensors, line_.tensors);
+  }
+
+  void add_run_views() {
+    auto* show = command(app_, "show", "Show a run on one screen: verdict, scale, loss, findings, ranks, tensors");
+    add_run(show, line_.show.run);
+    on(show, show_run, line_.show);
+
+    auto& options = line_.scaler;
+    auto* scaler = command(app_, "scaler", "Show what a run's scaler did: scale over attempts, skips, changes");
+    add_run(scaler, options.run);
+    scaler->add_option("--scaler", options.scaler, "Index of the scaler")->capture_default_str();
+    scaler->add_option("--rank", options.rank, "As this rank saw it (default: the lowest that reported)");
+    add_range(scaler, options.range);
+    scaler->add_option("--limit", options.limit, "Newest changes to list; 0 = all")->capture_default_str();
+    on(scaler, show_scaler, options);
+
+    auto* tail = command(app_, "tail", "Print attempts and findings as they come, until Ctrl-C");
+    add_run(tail, line_.tail.run);
+    on_stream(tail, tail_run, line_.tail);
+
+    auto* doctor = command(app_, "doctor", "Diagnose a run: what is wrong, where it began, what to do");
+    doctor->add_option("--run", line_.doctor.run, "Name or uid of the run")->required();
+    doctor->callback([this] {
+      line_.action = [this](Client& client, const Screen& screen, const std::stop_token&) {
+        return diagnose_run(client, line_.doctor, screen);
+      };
+    });
+  }
+
+  void add_tensor_views() {
+    auto& options = line_.history;
+    auto* history = command(app_, "history", "Show one tensor over attempts");
+    add_run(history, options.run);
+    history->add_option("TENSOR", options.tensor, "Name of the tensor")->required();
+    add_role(history, options.role);
+    history->add_option("--rank", options.rank, "Records of this rank only (default: all ranks merged)");
+    add_range(history, options.range);
+    history->add_option("--points", options.points, "Points to read; attempts are merged to fit, extremes kept")
+        ->capture_default_str()
+        ->check(CLI::Range(std::uint32_t{1}, std::uint32_t{10'000}));
+    history->add_option("--stat", options.stat, "Statistic to draw")
+        ->capture_default_str()
+        ->check(CLI::IsMember({"absmax", "headroom", "nan", "inf", "underflow", "norm"}));
+    on(history, show_history, options);
+
+    auto* top = command(app_, "top", "List the tensors that lead by one statistic");
+    add_run(top, line_.top.run);
+    top->add_option("--by", line_.top.by, "Statistic to order by")->capture_default_str()->check(CLI::IsMember(by_choices()));
+    add_role(top, line_.top.role);
+    add_range(top, line_.top.range);
+    add_limit(top, line_.top.limit, "Most tensors to list", kMaxPage);
+    on(top, show_top, line_.top);
+  }
+
+  void add_alerts() {
+    auto* alerts = command(app_, "alerts", "List alerts, worst first; acknowledge or watch them");
+    alerts->require_subcommand(0, 1);
+    alerts->add_option("--run", line_.alerts.run, "Only alerts of this run");
+    add_severity(alerts, line_.alerts.min_severity);
+    alerts->add_flag("--all", line_.alerts.all, "Resolved ones too");
+    add_limit(alerts, line_.alerts.limit, "Most alerts to list");
+    alerts->callback([this] {
+      // A nested command's own callback runs before this one.
+      if (line_.action) return;
+      line_.action = [this](Client& client, const Screen& screen, const std::stop_token&) {
+        list_alerts(client, line_.alerts, screen);
+        return kExitOk;
+      };
+    });
+
+    auto* ack = command(*alerts, "ack", "Say that somebody is on it");
+    ack->add_option("ID", line_.ack.id, "Id of the alert, as `alerts` prints it")->required();
+    ack->add_option("--who", line_.ack.who, "Who is on it")->required();
+    ack->add_option("--comment", line_.ack.comment, "What they say");
+    on(ack, acknowledge_alert, line_.ack);
+
+    auto* watch = command(*alerts, "watch", "Print firing alerts, then every change, until Ctrl-C");
+    watch->add_option("--run", line_.watch.run, "Only alerts of this run");
+    add_severity(watch, line_.watch.min_severity);
+    on_stream(watch, watch_alerts, line_.watch);
+  }
+
+  CommandLine& line_;
+  CLI::App app_{"Tells how mixed-precision training runs are doing, from what scalewatchd knows."};
+};
+
+Screen screen_for(const GlobalOptions& options, const Environment& env) {
+  const char* no_color = std::getenv("NO_COLOR");
+  const bool color = env.terminal && !options.no_color && !options.json && (no_color == nullptr || *no_color == '\0');
+  return {env.out, options.width.value_or(env.width), color, options.ascii, options.json, env.now_ms};
+}
+
+int execute(int argc, const char* const* argv, const Environment& env) {
+  CommandLine line;
+  Parser parser(line);
+  try {
+    parser.app().parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return parser.app().exit(error, env.out, env.err);
+    env.err << "scalewatch: " << text::escape(error.what())
+            << "\nscalewatch --help and scalewatch COMMAND --help say what goes.\n";
+    return kExitUsage;
+  }
+  std::stop_token stop;
+  if (line.streams && env.interrupt) stop = env.interrupt();
+  Client client(line.global.server);
+  return line.action(client, screen_for(line.global, env), stop);
+}
+
+}  // namespace
+
+int run(int argc, const char* const* argv, const Environment& env) {
+  try {
+    const int code = execute(argc, argv, env);
+    env.out.flush();
+    return code;
+  } catch (const CallError& error) {
+    env.out.flush();
+    env.err << "scalewatch: " << error.what() << '\n';
+    return error.exit_code();
+  } catch (const std::exception& error) {
+    env.err << "scalewatch: " << text::escape(error.what()) << '\n';
+    return kExitNothing;
+  }
+}
+
+}  // namespace scalewatch::cli

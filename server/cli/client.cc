@@ -1,0 +1,146 @@
+#include "server/cli/client.h"
+
+#include <fmt/format.h>
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+
+#include "scalewatch/v1/alerts.grpc.pb.h"
+#include "scalewatch/v1/history.grpc.pb.h"
+#include "server/cli/text/escape.h"
+
+namespace scalewatch::cli {
+
+namespace {
+
+constexpr std::chrono::seconds kDeadline{10};
+// A page of 1,000 findings with their advice is larger than gRPC's default of 4 MB.
+constexpr int kMaxMessageBytes = 64 << 20;
+// A tail whose server vanished without a word must end. Servers refuse pings more often than every five minutes.
+constexpr int kKeepaliveMs = 330'000;
+
+std::shared_ptr<grpc::Channel> connect(const std::string& server) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  // A proxy for the web is no way to a server on the cluster's network, let alone to 127.0.0.1.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  return grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(), arguments);
+}
+
+}  // namespace
+
+struct Client::Impl {
+  explicit Impl(const std::string& address)
+      : server(address),
+        channel(connect(address)),
+        history(v1::History::NewStub(channel)),
+        alerts(v1::Alerts::NewStub(channel)) {}
+
+  std::string server;
+  std::shared_ptr<grpc::Channel> channel;
+  std::unique_ptr<v1::History::Stub> history;
+  std::unique_ptr<v1::Alerts::Stub> alerts;
+
+  [[noreturn]] void fail(const grpc::Status& status) const {
+    const std::string said = text::escape(status.error_message());
+    const std::string where = text::escape(server);
+    switch (status.error_code()) {
+      case grpc::StatusCode::NOT_FOUND:
+        throw CallError(said, kExitNothing);
+      case grpc::StatusCode::INVALID_ARGUMENT:
+        throw CallError(said, kExitUsage);
+      case grpc::StatusCode::FAILED_PRECONDITION:
+        throw CallError(said, kExitNothing);
+      case grpc::StatusCode::DEADLINE_EXCEEDED:
+        throw CallError(
+            fmt::format("no answer from {} within {} s: it is overloaded, or no scalewatchd listens there; try again, "
+                        "or pass --server HOST:PORT",
+                        where, kDeadline.count()),
+            kExitNothing);
+      case grpc::StatusCode::UNIMPLEMENTED:
+        throw CallError(fmt::format("{} answers, but is no scalewatchd that knows this call ({}): check --server, or update it",
+                                    where, said),
+                        kExitNothing);
+      case grpc::StatusCode::UNAVAILABLE:
+        // Two things look alike: nobody is there, or scalewatchd says that it can't just now.
+        if (channel->GetState(false) != GRPC_CHANNEL_READY) {
+          throw CallError(fmt::format("no scalewatchd at {}: start one with `scalewatchd`, or pass --server HOST:PORT (or set "
+                                      "SCALEWATCH_SERVER)",
+                                      where),
+                          kExitNothing);
+        }
+        throw CallError(fmt::format("scalewatchd at {} is not available: {}; try again", where, said), kExitNothing);
+      default:
+        throw CallError(
+            fmt::format("scalewatchd at {} failed (code {}): {}", where, static_cast<int>(status.error_code()), said),
+            kExitNothing);
+    }
+  }
+
+  template <class Response, class Stub, class Request>
+  Response call(Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                const Request& request) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kDeadline);
+    Response response;
+    const auto status = (stub.*method)(&context, request, &response);
+    if (!status.ok()) fail(status);
+    return response;
+  }
+
+  template <class Response, class Open>
+  void stream(const std::stop_token& stop, const Open& open, const std::function<void(const Response&)>& visit) {
+    grpc::ClientContext context;
+    const std::stop_callback cancel(stop, [&] { context.TryCancel(); });
+    const auto reader = open(context);
+    Response response;
+    while (reader->Read(&response)) {
+      if (!stop.stop_requested()) visit(response);
+    }
+    const auto status = reader->Finish();
+    if (!status.ok() && !stop.stop_requested()) fail(status);
+  }
+};
+
+Client::Client(const std::string& server) : impl_(std::make_unique<Impl>(server)) {}
+Client::~Client() = default;
+
+v1::ListRunsResponse Client::list_runs(const v1::ListRunsRequest& request) {
+  return impl_->call(*impl_->history, &v1::History::Stub::ListRuns, request);
+}
+v1::GetRunResponse Client::get_run(const v1::GetRunRequest& request) {
+  return impl_->call(*impl_->history, &v1::History::Stub::GetRun, request);
+}
+v1::ListTensorsResponse Client::list_tensors(const v1::ListTensorsRequest& request) {
+  return impl_->call(*impl_->history, &v1::History::Stub::ListTensors, request);
+}
+v1::GetTensorHistoryResponse Client::get_tensor_history(const v1::GetTensorHistoryRequest& request) {
+  return impl_->call(*impl_->history, &v1::History::Stub::GetTensorHistory, request);
+}
+v1::TopTensorsResponse Client::top_tensors(const v1::TopTensorsRequest& request) {
+  return impl_->call(*impl_->history, &v1::History::Stub::TopTensors, request);
+}
+v1::GetScalerHistoryResponse Client::get_scaler_history(const v1::GetScalerHistoryRequest& request) {
+  return impl_->call(*impl_->history, &v1::History::Stub::GetScalerHistory, request);
+}
+v1::ListAlertsResponse Client::list_alerts(const v1::ListAlertsRequest& request) {
+  return impl_->call(*impl_->alerts, &v1::Alerts::Stub::ListAlerts, request);
+}
+v1::AcknowledgeAlertResponse Client::acknowledge_alert(const v1::AcknowledgeAlertRequest& request) {
+  return impl_->call(*impl_->alerts, &v1::Alerts::Stub::AcknowledgeAlert, request);
+}
+
+void Client::tail_run(const v1::TailRunRequest& request, const std::stop_token& stop,
+                      const std::function<void(const v1::TailRunResponse&)>& visit) {
+  impl_->stream<v1::TailRunResponse>(
+      stop, [&](grpc::ClientContext& context) { return impl_->history->TailRun(&context, request); }, visit);
+}
+void Client::watch_alerts(const v1::WatchAlertsRequest& request, const std::stop_token& stop,
+                          const std::function<void(const v1::WatchAlertsResponse&)>& visit) {
+  impl_->stream<v1::WatchAlertsResponse>(
+      stop, [&](grpc::ClientContext& context) { return impl_->alerts->WatchAlerts(&context, request); }, visit);
+}
+
+}  // namespace scalewatch::cli

@@ -1,0 +1,94 @@
+#include "server/cli/diagnosis_text.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "server/cli/finding_text.h"
+#include "server/cli/text/units.h"
+#include "server/cli/words.h"
+
+namespace scalewatch::cli {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kPlotRows = 8;
+
+Json number(std::optional<double> value) {
+  if (!value) return nullptr;
+  if (std::isnan(*value)) return "NaN";
+  if (std::isinf(*value)) return *value > 0 ? "Infinity" : "-Infinity";
+  return *value;
+}
+
+Json finding_json(const domain::Finding& finding) {
+  Json evidence = Json::array();
+  for (const auto& item : finding.evidence) {
+    evidence.push_back(
+        {{"name", item.name}, {"value", number(item.value)}, {"unit", item.unit}, {"limit", number(item.limit)}});
+  }
+  Json advice = Json::array();
+  for (const auto& item : finding.advice) {
+    advice.push_back({{"id", item.id}, {"text", item.text}, {"confidence", number(item.confidence)}});
+  }
+  const bool blamed = finding.blame && !finding.blame->tensor.empty();
+  return {{"rule", finding.rule},
+          {"severity", severity_word(finding.severity)},
+          {"first_step", finding.first_step},
+          {"last_step", finding.last_step},
+          {"line", nullptr},
+          {"ranks", finding.ranks},
+          {"blamed", blamed ? Json(finding.blame->tensor) : Json(nullptr)},
+          {"evidence", std::move(evidence)},
+          {"advice", std::move(advice)}};
+}
+
+std::string scale_text(std::optional<double> value) {
+  return value ? text::scale(*value) : "-";
+}
+
+}  // namespace
+
+void print_diagnosis(const domain::Diagnosis& diagnosis, std::span<const text::ScaleSample> scale, const Screen& screen) {
+  const auto& facts = diagnosis.facts;
+  screen.out << screen.paint(domain::verdict_text(diagnosis.verdict), severity_style(diagnosis.verdict)) << '\n';
+  for (const auto& line : text::wrap(Screen::name(diagnosis.headline), screen.width)) screen.out << line << '\n';
+  screen.out << '\n'
+             << fmt::format("{} attempts, {} applied, {} skipped ({}), {} partial", text::exact(facts.attempts),
+                            text::exact(facts.applied), text::exact(facts.skipped),
+                            text::percent(static_cast<double>(facts.skipped), static_cast<double>(facts.attempts)),
+                            text::exact(facts.partial))
+             << '\n';
+  if (facts.scale_first || facts.scale_last || facts.scale_min) {
+    screen.out << fmt::format("scale {} at first, {} at last, {} at least\n", scale_text(facts.scale_first),
+                              scale_text(facts.scale_last), scale_text(facts.scale_min));
+  }
+  const auto plot = text::plot_scale(scale, screen.plot_width(), kPlotRows, screen.ascii);
+  if (!plot.empty()) screen.out << '\n';
+  for (const auto& line : plot) screen.out << line << '\n';
+  for (const auto& finding : diagnosis.findings) {
+    screen.out << '\n';
+    print_finding(finding, Detail::kFull, screen);
+  }
+}
+
+std::string diagnosis_json(const domain::Diagnosis& diagnosis, std::string_view format) {
+  Json findings = Json::array();
+  for (const auto& finding : diagnosis.findings) findings.push_back(finding_json(finding));
+  const auto& facts = diagnosis.facts;
+  const Json out{
+      {"format", format},
+      {"verdict", domain::verdict_text(diagnosis.verdict)},
+      {"headline", diagnosis.headline},
+      {"attempts", {{"seen", facts.attempts}, {"applied", facts.applied}, {"skipped", facts.skipped}}},
+      {"scale", {{"first", number(facts.scale_first)}, {"last", number(facts.scale_last)}, {"min", number(facts.scale_min)}}},
+      {"findings", std::move(findings)}};
+  // Only ASCII leaves: no name can reach the terminal's control codes, and malformed bytes become U+FFFD.
+  return out.dump(2, ' ', true, Json::error_handler_t::replace);
+}
+
+}  // namespace scalewatch::cli

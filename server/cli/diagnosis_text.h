@@ -1,0 +1,22 @@
+// A diagnosis as people and programs read it, whatever it was made from.
+//
+// JSON: {"format", "verdict": "healthy|info|warning|critical", "headline", "attempts": {"seen", "applied", "skipped"},
+// "scale": {"first", "last", "min"}, "findings": [{"rule", "severity", "first_step", "last_step", "line", "ranks", "blamed",
+// "evidence": [{"name", "value", "unit", "limit"}], "advice": [{"id", "text", "confidence"}]}]}. What is not known is null;
+// NaN and infinities are "NaN", "Infinity" and "-Infinity".
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "server/cli/screen.h"
+#include "server/cli/text/plot.h"
+#include "server/domain/diagnosis.h"
+
+namespace scalewatch::cli {
+
+void print_diagnosis(const domain::Diagnosis& diagnosis, std::span<const text::ScaleSample> scale, const Screen& screen);
+std::string diagnosis_json(const domain::Diagnosis& diagnosis, std::string_view format);
+
+}  // namespace scalewatch::cli

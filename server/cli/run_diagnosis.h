@@ -1,0 +1,16 @@
+// The diagnosis of a run that a server knows.
+#pragma once
+
+#include "scalewatch/v1/history.pb.h"
+#include "server/cli/client.h"
+#include "server/domain/diagnosis.h"
+
+namespace scalewatch::cli {
+
+// What scaler 0 did over the newest segment; empty for a run that has no scaler.
+v1::GetScalerHistoryResponse read_scaler(Client& client, const v1::GetRunResponse& run);
+
+// Of the newest segment alone.
+domain::Diagnosis diagnose(const v1::GetRunResponse& run, const v1::GetScalerHistoryResponse& history);
+
+}  // namespace scalewatch::cli

@@ -1,0 +1,149 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "server/cli/diagnosis_text.h"
+#include "server/cli/finding_text.h"
+#include "server/cli/json.h"
+#include "server/cli/run_diagnosis.h"
+#include "server/cli/scale_series.h"
+#include "server/cli/text/table.h"
+#include "server/cli/text/units.h"
+#include "server/cli/views/record_text.h"
+#include "server/cli/views/views.h"
+#include "server/cli/words.h"
+
+namespace scalewatch::cli {
+
+namespace {
+
+// One screen: more of each is a command of its own.
+constexpr std::size_t kMaxFindings = 5;
+constexpr int kMaxRanks = 8;
+constexpr std::uint32_t kTopTensors = 5;
+
+void print_head(const v1::RunSummary& run, const domain::Diagnosis& diagnosis, const Screen& screen) {
+  const std::string status(status_word(run.status()));
+  screen.out << screen.paint(text::truncate_middle(Screen::name(run.name()), std::max(0, screen.width - 30), screen.ascii),
+                             text::Style::kBold)
+             << "  " << screen.paint(status, status_style(run.status())) << "  "
+             << screen.paint(domain::verdict_text(diagnosis.verdict), severity_style(diagnosis.verdict)) << '\n';
+  for (const auto& line : text::wrap(Screen::name(diagnosis.headline), screen.width)) screen.out << line << '\n';
+  std::string facts =
+      fmt::format("{} attempts ({} applied, {} skipped, {} partial), step {}, segment {}, {} of {} ranks connected",
+                  text::exact(run.attempts()), text::exact(run.applied()), text::exact(run.skipped()),
+                  text::exact(run.partial()), run.last_step(), run.segment(), run.ranks_connected(), run.world_size());
+  if (!run.framework().empty()) facts += ", " + Screen::name(run.framework());
+  if (run.compute_dtype() != v1::DTYPE_UNSPECIFIED) facts += fmt::format(", {} compute", dtype_word(run.compute_dtype()));
+  facts += run.last_report_ms() == 0 ? ", no report yet" : ", last report " + text::ago(screen.now_ms - run.last_report_ms());
+  if (run.lost_reports() > 0) facts += fmt::format(", {} reports lost", text::exact(run.lost_reports()));
+  for (const auto& line : text::wrap(facts, screen.width)) screen.out << line << '\n';
+}
+
+bool anything(const std::vector<text::Sample>& samples) {
+  return std::any_of(samples.begin(), samples.end(), [](const text::Sample& s) { return s.value || s.mark != 0; });
+}
+
+void print_lines(const v1::RunSummary& run, const v1::GetScalerHistoryResponse& history, const Screen& screen) {
+  constexpr int kLabel = 7;
+  const int width = screen.plot_width() - kLabel - 10;  // the newest value follows
+  const auto lines = history_lines(history);
+  const auto line = [&](std::string_view label, const std::vector<text::Sample>& samples, text::Keep keep,
+                        const std::string& newest) {
+    screen.out << text::pad(label, kLabel)
+               << screen.paint(text::sparkline(samples, width, keep, screen.ascii), text::Style::kNotice) << "  " << newest
+               << '\n';
+  };
+  if (history.points().empty()) return;
+  screen.out << '\n';
+  if (anything(lines.scale))
+    line("scale", lines.scale, text::Keep::kSmallest, run.has_scale() ? text::scale(run.scale()) : "-");
+  const auto skips = text::marks(lines.skips, width);
+  if (!skips.empty()) screen.out << text::pad("skips", kLabel) << screen.paint(skips, text::Style::kWarning) << '\n';
+  if (anything(lines.loss)) line("loss", lines.loss, text::Keep::kLargest, run.has_loss() ? text::magnitude(run.loss()) : "-");
+}
+
+void print_findings(const domain::Diagnosis& diagnosis, std::size_t in_all, const Screen& screen) {
+  screen.out << '\n';
+  const auto& findings = diagnosis.findings;
+  if (findings.empty()) screen.out << "No findings.\n";
+  const auto shown = std::min(kMaxFindings, findings.size());
+  for (std::size_t i = 0; i < shown; ++i) print_finding(findings[i], Detail::kBrief, screen);
+  if (shown < findings.size()) {
+    screen.out << fmt::format("{} more findings: `scalewatch doctor --run RUN` shows all.\n", findings.size() - shown);
+  }
+  if (findings.size() < in_all) {
+    screen.out << fmt::format("Earlier segments have {} of their own: --json lists them.\n", in_all - findings.size());
+  }
+}
+
+void print_ranks(const v1::GetRunResponse& run, const Screen& screen) {
+  if (run.ranks().empty()) return;
+  screen.out << '\n';
+  using text::Align;
+  text::Table table({{"RANK", Align::kRight},
+                     {"HOST", Align::kLeft, true},
+                     {"PID", Align::kRight},
+                     {"STATE"},
+                     {"ATTEMPT", Align::kRight},
+                     {"SEEN", Align::kRight},
+                     {"LOST", Align::kRight}});
+  for (int i = 0; i < std::min(kMaxRanks, run.ranks_size()); ++i) {
+    const auto& rank = run.ranks(i);
+    const bool gone = !rank.connected() && !rank.said_goodbye();
+    table.add({{fmt::format("{}", rank.rank())},
+               {Screen::name(rank.host())},
+               {fmt::format("{}", rank.pid())},
+               {rank.connected()      ? "connected"
+                : rank.said_goodbye() ? "finished"
+                                      : "gone",
+                gone ? text::Style::kCritical : text::Style::kPlain},
+               {fmt::format("{}", rank.last_attempt())},
+               {rank.last_seen_ms() == 0 ? "never" : text::ago(screen.now_ms - rank.last_seen_ms())},
+               bad_count_cell(rank.lost_reports())});
+  }
+  table.print(screen.out, screen.width, screen.color, screen.ascii);
+  if (run.ranks_size() > kMaxRanks)
+    screen.out << fmt::format("{} more ranks: --json lists all.\n", run.ranks_size() - kMaxRanks);
+}
+
+void print_top(const v1::TopTensorsResponse& top, const Screen& screen) {
+  if (top.tensors().empty()) return;
+  screen.out << '\n';
+  using text::Align;
+  text::Table table({{"LEAST HEADROOM", Align::kLeft, true},
+                     {"ROLE"},
+                     {"OCTAVES", Align::kRight},
+                     {"ABSMAX", Align::kRight},
+                     {"ATTEMPT", Align::kRight}});
+  for (const auto& tensor : top.tensors()) {
+    table.add({{Screen::name(tensor.info().name())},
+               {std::string(role_short(tensor.info().role()))},
+               headroom_cell(tensor.value()),
+               absmax_cell(tensor.worst()),
+               {fmt::format("{}", tensor.attempt())}});
+  }
+  table.print(screen.out, screen.width, screen.color, screen.ascii);
+}
+
+}  // namespace
+
+void show_run(Client& client, const ShowOptions& options, const Screen& screen) {
+  v1::GetRunRequest request;
+  request.set_run(options.run);
+  const auto run = client.get_run(request);
+  if (screen.json) return print_json(run, screen.out);
+  const auto history = read_scaler(client, run);
+  v1::TopTensorsRequest top;
+  top.set_run(options.run);
+  top.set_by(v1::TopTensorsRequest::BY_HEADROOM);
+  top.set_limit(kTopTensors);
+  const auto diagnosis = diagnose(run, history);
+  print_head(run.run(), diagnosis, screen);
+  print_lines(run.run(), history, screen);
+  print_findings(diagnosis, static_cast<std::size_t>(run.findings_size()), screen);
+  print_ranks(run, screen);
+  print_top(client.top_tensors(top), screen);
+}
+
+}  // namespace scalewatch::cli

@@ -1,0 +1,28 @@
+// One function a command: asks the server, prints to the screen. All throw CallError.
+#pragma once
+
+#include <stop_token>
+
+#include "server/cli/client.h"
+#include "server/cli/options.h"
+#include "server/cli/screen.h"
+
+namespace scalewatch::cli {
+
+void show_runs(Client& client, const RunsOptions& options, const Screen& screen);
+void show_run(Client& client, const ShowOptions& options, const Screen& screen);
+void show_scaler(Client& client, const ScalerOptions& options, const Screen& screen);
+void show_tensors(Client& client, const TensorsOptions& options, const Screen& screen);
+void show_history(Client& client, const HistoryOptions& options, const Screen& screen);
+void show_top(Client& client, const TopOptions& options, const Screen& screen);
+void list_alerts(Client& client, const AlertsOptions& options, const Screen& screen);
+void acknowledge_alert(Client& client, const AckOptions& options, const Screen& screen);
+
+// Follow the server until it ends the stream or `stop` is requested.
+void watch_alerts(Client& client, const AlertsOptions& options, const Screen& screen, const std::stop_token& stop);
+void tail_run(Client& client, const TailOptions& options, const Screen& screen, const std::stop_token& stop);
+
+// The exit code follows the verdict.
+ExitCode diagnose_run(Client& client, const DoctorOptions& options, const Screen& screen);
+
+}  // namespace scalewatch::cli

@@ -1,0 +1,32 @@
+// The data is the first suspect when the input or the loss went non-finite first.
+#include <fmt/core.h>
+
+#include "server/domain/advice/advice.h"
+#include "server/domain/text.h"
+
+namespace scalewatch::domain {
+
+std::optional<Advice> advise_look_at_data(const AdviceContext& context) {
+  const auto where = context.where();
+  const bool loss_only = where == "loss";
+  if (where != "input" && !loss_only) return std::nullopt;
+  const auto& blame = *context.finding.blame;
+  const std::string rank =
+      blame.rank_of_origin && context.run.world_size > 1 ? fmt::format(" on rank {}", *blame.rank_of_origin) : std::string();
+  if (where == "input") {
+    return Advice{"look_at_data",
+                  fmt::format("look at the data of step {}{}: the batch itself held NaN or Inf; drop or repair such samples "
+                              "before they reach the model",
+                              context.finding.first_step, rank),
+                  0.95};
+  }
+  return Advice{
+      "look_at_data",
+      fmt::format(
+          "look at the data of step {}{}: the loss went {} with nothing before it known to be bad; labels out of range, empty "
+          "targets and NaN in the inputs do that",
+          context.finding.first_step, rank, kind_text(blame.kind)),
+      0.65};
+}
+
+}  // namespace scalewatch::domain

@@ -1,0 +1,27 @@
+// Ranks decide apart from each other.
+#include <fmt/core.h>
+
+#include "server/domain/advice/advice.h"
+#include "server/domain/text.h"
+
+namespace scalewatch::domain {
+
+std::optional<Advice> advise_reduce_found_inf(const AdviceContext& context) {
+  if (!context.rule("RankDisagreement")) return std::nullopt;
+  if (context.finding.subject == "replicas") {
+    return Advice{"broadcast_parameters",
+                  fmt::format("stop and load the same checkpoint on all ranks (or broadcast parameters from rank 0): {}. Then "
+                              "look for steps that "
+                              "some ranks skipped, gradients that are not reduced, and seeds that differ",
+                              context.finding.summary),
+                  0.85};
+  }
+  return Advice{"reduce_found_inf",
+                fmt::format("reduce found_inf over all ranks (maximum) before step() and update(), and start every rank from "
+                            "the same scale; {} must "
+                            "reload or receive the weights of the others, they have drifted apart",
+                            ranks_text(context.finding.ranks)),
+                0.9};
+}
+
+}  // namespace scalewatch::domain

@@ -1,0 +1,32 @@
+// The weights are lost from some step on.
+#include <fmt/core.h>
+#include <algorithm>
+
+#include "server/domain/advice/advice.h"
+#include "server/domain/text.h"
+
+namespace scalewatch::domain {
+
+std::optional<Advice> advise_restore_checkpoint(const AdviceContext& context) {
+  const bool poisoned = context.where() == "weights" || context.rule_is_one_of("NonFiniteWeights", "NonFiniteApplied");
+  if (poisoned) {
+    std::int64_t step = context.finding.first_step;
+    // The oldest step that is known, or suspected, to have poisoned them.
+    for (const auto& [key, tensor] : context.run.poisoned) step = std::min(step, tensor.since_step);
+    if (context.run.suspect_since != 0) step = std::min(step, context.run.suspect_since_step);
+    return Advice{"restore_checkpoint",
+                  fmt::format("stop, and restore a checkpoint from before step {}, with a fresh scaler: what was saved since "
+                              "may hold NaN or Inf, so "
+                              "scan its parameters, buffers and optimizer state when loading",
+                              step),
+                  0.95};
+  }
+  if (!context.rule("ScaleVanished")) return std::nullopt;
+  return Advice{"restore_checkpoint",
+                fmt::format("stop, and restore a checkpoint from before step {} with a fresh scaler (init_scale 2^16): no step "
+                            "since can have been sound",
+                            context.finding.first_step),
+                0.85};
+}
+
+}  // namespace scalewatch::domain

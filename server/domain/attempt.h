@@ -1,0 +1,123 @@
+// One attempt with the reports of all ranks joined: what cross-rank rules and blame look at. Plain values.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/domain/fields.h"
+#include "server/domain/observation.h"
+
+namespace scalewatch::domain {
+
+// What became of an attempt of one scaler over its optimizers.
+enum class AttemptOutcome : std::uint8_t { kUnknown = 0, kApplied = 1, kSkipped = 2, kPartial = 3 };
+
+inline bool is_state(Role role) {
+  return role == Role::kParameter || role == Role::kBuffer || role == Role::kOptimizerState;
+}
+
+struct ScalerReport {
+  std::uint32_t track = 0;  // index in RunModel::scalers
+  ScalerObservation seen;
+  template <class A>
+  void persist(A& a) {
+    a(track, seen);
+  }
+};
+
+// One rank's part.
+struct RankReport {
+  Rank rank = 0;
+  std::int64_t step = 0;
+  Phase phase = Phase::kUnspecified;
+  std::optional<double> loss;
+  std::optional<double> grad_norm;
+  std::optional<bool> input_non_finite;
+  std::uint32_t non_finite_total = 0;
+  bool observed_gradients = false;
+  bool observed_activations = false;
+  bool observed_parameters = false;
+  std::vector<ScalerReport> scalers;
+  std::vector<std::pair<Role, std::string>> recovered;
+  std::string falling;
+  double octaves_fallen = 0;
+
+  [[nodiscard]] bool training() const { return phase == Phase::kUnspecified || phase == Phase::kTrain; }
+
+  template <class A>
+  void persist(A& a) {
+    a(rank, step, phase, loss, grad_norm, input_non_finite, non_finite_total, observed_gradients, observed_activations,
+      observed_parameters, scalers, recovered, falling, octaves_fallen);
+  }
+};
+
+// A tensor that was non-finite somewhere, merged over ranks.
+struct TensorAt {
+  std::string name;
+  Role role = Role::kUnspecified;
+  std::uint32_t forward_index = 0;
+  std::string optimizer;  // that steps it; empty: unknown or none
+  bool stepped = true;    // false: the table names optimizers, and none for this tensor
+  std::uint64_t nan = 0;
+  std::uint64_t pos_inf = 0;
+  std::uint64_t neg_inf = 0;
+  std::vector<Rank> ranks;  // rising
+  template <class A>
+  void persist(A& a) {
+    a(name, role, forward_index, optimizer, stepped, nan, pos_inf, neg_inf, ranks);
+  }
+};
+
+// The first replica of a parameter's piece seen at the attempt, which others are compared with.
+struct ReplicaSeen {
+  std::uint64_t hash = 0;
+  Rank rank = 0;
+  std::uint32_t copies = 1;
+  template <class A>
+  void persist(A& a) {
+    a(hash, rank, copies);
+  }
+};
+
+struct ReplicaMismatch {
+  std::string tensor;
+  Rank first = 0;
+  Rank other = 0;
+  template <class A>
+  void persist(A& a) {
+    a(tensor, first, other);
+  }
+};
+
+struct JoinedAttempt {
+  static constexpr std::size_t kMaxTensors = 256;
+  static constexpr std::size_t kMaxMismatches = 16;
+
+  Attempt attempt = 0;
+  std::vector<RankReport> reports;                // by rank
+  std::vector<TensorAt> non_finite;               // in blame order
+  std::map<std::uint64_t, ReplicaSeen> replicas;  // by fingerprint of name and shard
+  std::uint32_t replicas_compared = 0;
+  std::vector<ReplicaMismatch> mismatches;
+  std::vector<Rank> missing;
+
+  // Takes a rank's digest in; a second one of the same rank counts as detail (its tensors only).
+  // `tracks` maps the digest's scalers to RunModel::scalers.
+  void join(const AttemptDigest& digest, std::vector<ScalerReport> scalers);
+  // Non-finite tensors only.
+  void join_detail(const AttemptDigest& digest);
+  [[nodiscard]] std::int64_t step() const { return reports.empty() ? 0 : reports.front().step; }
+
+  template <class A>
+  void persist(A& a) {
+    a(attempt, reports, non_finite, replicas, replicas_compared, mismatches, missing);
+  }
+};
+
+// The order that values flow in: state, then activations forward, then activation gradients and gradients backward.
+bool flows_before(Role a_role, std::uint32_t a_index, Role b_role, std::uint32_t b_index);
+
+}  // namespace scalewatch::domain

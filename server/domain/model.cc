@@ -1,0 +1,42 @@
+#include "server/domain/model.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace scalewatch::domain {
+
+const PastBlame* RunModel::usual_blame(Attempt attempt) const {
+  const auto same = [](const Blame& a, const Blame& b) {
+    return std::tie(a.where, a.tensor, a.role) == std::tie(b.where, b.tensor, b.role);
+  };
+  const PastBlame* best = nullptr;
+  std::ptrdiff_t best_count = 0;
+  for (auto candidate = blames.rbegin(); candidate != blames.rend(); ++candidate) {
+    if (candidate->attempt + kBlameReach < attempt) break;
+    const auto count = std::count_if(blames.begin(), blames.end(), [&](const PastBlame& past) {
+      return past.attempt + kBlameReach >= attempt && same(past.blame, candidate->blame);
+    });
+    if (count > best_count) {
+      best = &*candidate;
+      best_count = count;
+    }
+  }
+  return best;
+}
+
+std::uint32_t RunModel::lone_attempts(Rank wanted) const {
+  return static_cast<std::uint32_t>(
+      std::count_if(blames.begin(), blames.end(), [&](const PastBlame& past) { return past.lone_rank == wanted; }));
+}
+
+std::optional<double> RunModel::learning_rate() const {
+  if (lr) return lr;
+  for (const auto& [number, info] : ranks) {
+    for (const OptimizerInfo& optimizer : info.optimizers) {
+      if (optimizer.lr) return optimizer.lr;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace scalewatch::domain

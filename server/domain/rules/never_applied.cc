@@ -1,0 +1,76 @@
+// Nothing was ever applied, and the search for a scale can't explain it any more.
+#include <fmt/core.h>
+
+#include <cmath>
+
+#include "server/domain/rules/rules.h"
+
+namespace scalewatch::domain {
+namespace {
+
+class NeverApplied : public StatelessRule {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "NeverApplied"; }
+
+  void on_step(const ScalerStep& step, const RuleContext& context) override {
+    for (const OptimizerStep& part : step.optimizers) {
+      const OptimizerTrack& optimizer = step.scaler->optimizers[part.track];
+      if (!optimizer.calibrating) {
+        context.sink.resolve(name(), optimizer_subject(*step.scaler, optimizer));
+        continue;
+      }
+      if (part.outcome == Outcome::kSkipped) look(*step.scaler, optimizer, step.attempt, step.step, false, context);
+    }
+  }
+
+  void on_end(const RuleContext& context) override {
+    for (const ScalerTrack& scaler : context.run.scalers) {
+      for (const OptimizerTrack& optimizer : scaler.optimizers) {
+        if (optimizer.calibrating) look(scaler, optimizer, scaler.last_attempt, context.run.last_step, true, context);
+      }
+    }
+  }
+
+ private:
+  void look(const ScalerTrack& scaler, const OptimizerTrack& optimizer, Attempt attempt, std::int64_t step, bool ended,
+            const RuleContext& context) const {
+    const double allowed = std::max(0.0, scaler.init > 0 ? std::log2(scaler.init) : 0.0) + scaler.hysteresis +
+                           context.thresholds.never_applied_slack;
+    const auto attempts = static_cast<double>(optimizer.skipped);
+    const double scale = scaler.scale.value_or(scaler.init);
+    // A scaler that was configured there has not come down to it.
+    const bool down = scaler.dynamic && scale < scaler.init && scale <= std::max(1.0, scaler.floor);
+    const bool too_many = attempts > allowed;
+    const bool at_end = ended && attempts >= context.thresholds.never_applied_at_end;
+    if (!too_many && !down && !at_end) return;
+    const std::string subject = optimizer_subject(scaler, optimizer);
+    Draft draft;
+    draft.rule = name();
+    draft.subject = subject;
+    draft.severity = too_many || down ? Severity::kCritical : Severity::kWarning;
+    draft.first_attempt = optimizer.first_attempt;
+    draft.first_step = optimizer.first_step;
+    draft.attempt = attempt;
+    draft.step = step;
+    draft.summary = fmt::format("{} has applied none of {} attempts; from an initial scale of {} at most {} are explained",
+                                scaler_text(subject), optimizer.skipped, scale_text(scaler.init), number_text(allowed));
+    if (down && !too_many) {
+      draft.summary = fmt::format("{} has applied none of {} attempts, and its scale is down to {}", scaler_text(subject),
+                                  optimizer.skipped, scale_text(scale));
+    }
+    draft.evidence = {{"attempts", attempts, "attempts", allowed},
+                      {"applied", 0, "attempts", {}},
+                      {"init_scale", scaler.init, "", {}},
+                      {"scale", scale, "", std::max(1.0, scaler.floor)}};
+    draft.blames_skips = true;
+    context.sink.raise(std::move(draft));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Rule> make_never_applied() {
+  return std::make_unique<NeverApplied>();
+}
+
+}  // namespace scalewatch::domain

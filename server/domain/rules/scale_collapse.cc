@@ -1,0 +1,142 @@
+// The scale fell far below where it used to be, or below what leaves small gradients any room.
+#include <fmt/core.h>
+
+#include <cmath>
+
+#include "server/domain/rules/rules.h"
+
+namespace scalewatch::domain {
+namespace {
+
+// The median of the last scales, in quarter octaves; a scaler takes few distinct values, so counting them is cheap.
+class ScaleMedian {
+ public:
+  void push(double scale, std::size_t limit) {
+    const auto bin = static_cast<std::int16_t>(std::lround(4 * std::log2(scale)));
+    order_.push_back(bin);
+    ++counts_[bin];
+    while (order_.size() > limit) {
+      const auto oldest = counts_.find(order_.front());
+      if (--oldest->second == 0) counts_.erase(oldest);
+      order_.pop_front();
+    }
+  }
+  [[nodiscard]] std::size_t size() const { return order_.size(); }
+  // log2 of the median; only with size() > 0.
+  [[nodiscard]] double octaves() const {
+    std::size_t seen = 0;
+    for (const auto& [bin, count] : counts_) {
+      seen += count;
+      if (seen * 2 >= order_.size()) return bin / 4.0;
+    }
+    return 0;
+  }
+  template <class A>
+  void persist(A& a) {
+    a(order_, counts_);
+  }
+
+ private:
+  std::deque<std::int16_t> order_;
+  std::map<std::int16_t, std::uint32_t> counts_;
+};
+
+class ScaleCollapse : public PersistedRule<ScaleCollapse> {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "ScaleCollapse"; }
+
+  void on_step(const ScalerStep& step, const RuleContext& context) override {
+    const ScalerTrack& scaler = *step.scaler;
+    const auto now = step.scale_after ? step.scale_after : step.scale_before;
+    // A scale that nobody moves can't collapse; a non-finite one is another rule's.
+    if (!scaler.dynamic || !now || !std::isfinite(*now)) return;
+    const Thresholds& t = context.thresholds;
+    State& state = states_[scaler.info.name];
+    if (step.grew) state.backoffs_below_one = 0;
+    if (step.backed_off && *now < 1) ++state.backoffs_below_one;
+
+    const double octaves = *now > 0 ? std::log2(*now) : -1000;
+    const bool has_median = state.median.size() >= t.collapse_min_attempts;
+    const double median = has_median ? state.median.octaves() : 0;
+    const bool below_median = has_median && octaves <= median - t.collapse_octaves;
+    const bool halving_below_one = state.backoffs_below_one >= t.collapse_backoffs_below_one;
+    const bool absolute = *now < t.collapse_absolute;
+    const bool still = (has_median && octaves <= median - t.collapse_octaves + t.collapse_resolve_octaves) ||
+                       halving_below_one || octaves < std::log2(t.collapse_absolute) + t.collapse_resolve_octaves;
+    if (step.after_calibration && step.scale_before && *step.scale_before > 0 && std::isfinite(*step.scale_before)) {
+      state.median.push(*step.scale_before, std::max(t.collapse_window, t.collapse_min_attempts));
+    }
+    if (step.backed_off) {
+      // What the collapse began with: the first backoff since the last growth.
+      if (state.first_attempt == 0) {
+        state.first_attempt = step.attempt;
+        state.first_step = step.step;
+      }
+    } else if (step.grew && !state.open) {
+      state.first_attempt = 0;
+    }
+    if (!below_median && !halving_below_one && !absolute) {
+      state.clean = still ? 0 : state.clean + 1;
+      if (state.open && state.clean >= t.collapse_resolve) {
+        state.open = false;
+        context.sink.resolve(name(), scaler.info.name);
+      }
+      return;
+    }
+    state.open = true;
+    state.clean = 0;
+    Draft draft;
+    draft.rule = name();
+    draft.subject = scaler.info.name;
+    draft.severity = *now < t.collapse_critical ? Severity::kCritical : Severity::kWarning;
+    draft.first_attempt = state.first_attempt != 0 ? state.first_attempt : step.attempt;
+    draft.first_step = state.first_attempt != 0 ? state.first_step : step.step;
+    draft.attempt = step.attempt;
+    draft.step = step.step;
+    draft.evidence = {{"scale", *now, "", absolute ? std::optional(t.collapse_absolute) : std::nullopt}};
+    if (below_median) {
+      draft.summary = fmt::format("the scale of {} is {}, {} octaves below its median {}", scaler_text(scaler.info.name),
+                                  scale_text(*now), number_text(median - octaves), scale_text(std::exp2(median)));
+      draft.evidence.push_back({"octaves_below_median", median - octaves, "octaves", t.collapse_octaves});
+    } else if (absolute) {
+      draft.summary =
+          fmt::format("the scale of {} is {}, under {}: small gradients are lost", scaler_text(scaler.info.name),
+                      scale_text(*now), scale_text(*now < t.collapse_critical ? t.collapse_critical : t.collapse_absolute));
+    } else {
+      draft.summary = fmt::format("the scale of {} is {} and was halved {} times below 1 without growing",
+                                  scaler_text(scaler.info.name), scale_text(*now), state.backoffs_below_one);
+    }
+    draft.evidence.push_back({"backoffs_below_one", static_cast<double>(state.backoffs_below_one), "",
+                              static_cast<double>(t.collapse_backoffs_below_one)});
+    draft.blames_skips = true;
+    context.sink.raise(std::move(draft));
+  }
+
+  template <class A>
+  void persist(A& a) {
+    a(states_);
+  }
+
+ private:
+  struct State {
+    ScaleMedian median;
+    std::uint32_t backoffs_below_one = 0;  // since the last growth
+    std::uint32_t clean = 0;
+    bool open = false;
+    Attempt first_attempt = 0;
+    std::int64_t first_step = 0;
+    template <class A>
+    void persist(A& a) {
+      a(median, backoffs_below_one, clean, open, first_attempt, first_step);
+    }
+  };
+  std::map<std::string, State> states_;
+};
+
+}  // namespace
+
+std::unique_ptr<Rule> make_scale_collapse() {
+  return std::make_unique<ScaleCollapse>();
+}
+
+}  // namespace scalewatch::domain

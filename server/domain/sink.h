@@ -1,0 +1,91 @@
+// Open findings of a run and their life: rules raise and resolve, the sink keeps ids, episodes, severity and advice, and
+// collects what changed. Not thread-safe.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/domain/fields.h"
+#include "server/domain/finding.h"
+#include "server/domain/model.h"
+
+namespace scalewatch::domain {
+
+// What a rule says of a fault that is there now.
+struct Draft {
+  std::string_view rule;
+  std::string subject;
+  Severity severity = Severity::kWarning;
+  Attempt first_attempt = 0;  // the first that it covers
+  std::int64_t first_step = 0;
+  Attempt attempt = 0;  // the newest that it covers
+  std::int64_t step = 0;
+  std::vector<Rank> ranks;
+  std::string summary;
+  std::vector<Evidence> evidence;
+  std::optional<Blame> blame;
+  // The fault is that steps are skipped: what the skips blame most often is its blame, also as more becomes known.
+  bool blames_skips = false;
+};
+
+class Sink {
+ public:
+  static constexpr std::size_t kMaxOpen = 1024;
+
+  Sink(const RunModel& run, const Thresholds& thresholds) : run_(run), thresholds_(thresholds) {}
+
+  // Before each input: when it happened.
+  void begin(TimeMs now) { now_ = now; }
+  // Opens, updates or escalates the finding of (rule, subject). Severity never falls within an episode.
+  void raise(Draft draft);
+  void resolve(std::string_view rule, const std::string& subject);
+  void resolve_all();
+  [[nodiscard]] const Finding* find(std::string_view rule, const std::string& subject) const;
+  void acknowledge(const std::string& id, const std::string& who, const std::string& comment);
+  // A skipped attempt was blamed: gives its blame to the findings that skips cause.
+  void refresh_blame();
+  // Detail of an old attempt came in: its blame, for single-attempt findings that begin or end there.
+  void refine_blame(Attempt attempt, const Blame& blame);
+  void new_segment() { episodes_.clear(); }
+
+  std::vector<FindingEvent> take_events() { return std::exchange(events_, {}); }
+  [[nodiscard]] std::vector<Finding> open() const;  // worst first, then oldest first
+
+  template <class A>
+  void persist(A& a) {
+    a(open_, episodes_, now_);
+  }
+
+ private:
+  using Key = std::pair<std::string, std::string>;
+  struct Entry {
+    Finding finding;
+    bool blames_skips = false;
+    Attempt told = 0;  // attempt of its newest event
+    template <class A>
+    void persist(A& a) {
+      a(finding, blames_skips, told);
+    }
+  };
+  struct Episode {
+    Attempt first_attempt = 0;
+    std::uint32_t repeats = 0;
+    template <class A>
+    void persist(A& a) {
+      a(first_attempt, repeats);
+    }
+  };
+  void tell(Entry& entry, FindingEvent::Change change);
+  std::string new_id(const Draft& draft);
+
+  const RunModel& run_;
+  const Thresholds& thresholds_;
+  TimeMs now_ = 0;
+  std::map<Key, Entry> open_;
+  std::map<Key, Episode> episodes_;  // newest of each subject, so that two of one attempt differ in id
+  std::vector<FindingEvent> events_;
+};
+
+}  // namespace scalewatch::domain

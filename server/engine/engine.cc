@@ -1,0 +1,329 @@
+#include "server/engine/engine.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+// Boost 1.74's Asio needs std::exchange before its own headers in C++20.
+#include <utility>
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <future>
+#include <mutex>
+#include <random>
+#include <unordered_map>
+
+#include "server/engine/commit_pipeline.h"
+#include "server/engine/counters.h"
+#include "server/engine/run.h"
+#include "server/engine/stream.h"
+
+namespace scalewatch::engine {
+
+namespace asio = boost::asio;
+
+namespace {
+
+constexpr std::chrono::milliseconds kTick{100};
+constexpr int kIdleTicks = 10;                      // a quiet run is looked at once a second
+constexpr std::int64_t kQuietMs = 5'000;            // without input for this long, a run is quiet
+constexpr std::int64_t kForgetMs = 10 * 60 * 1000;  // an ended run leaves memory this long after its last input
+constexpr std::size_t kMaxLoadedAtStart = 10'000;
+
+std::string make_uid() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
+}
+
+}  // namespace
+
+v1::Limits default_limits() {
+  v1::Limits limits;
+  limits.set_max_tensors(1'000'000);
+  limits.set_max_name_bytes(512);
+  limits.set_max_message_bytes(32U << 20);
+  return limits;
+}
+
+struct Engine::Impl final : StreamHost {
+  Impl(EngineOptions given, HistoryStore& history, AlertOutbox& alert_outbox, Clock& the_clock)
+      : engine_options(std::move(given)),
+        store(history),
+        outbox(alert_outbox),
+        engine_clock(the_clock),
+        pipeline({.delay = engine_options.commit_delay,
+                  .bytes = engine_options.commit_bytes,
+                  .after_commit = [this] { after_commit(); }},
+                 store, outbox),
+        pool(engine_options.threads),
+        timer(pool) {}
+
+  // StreamHost
+  Lookup run_of(const std::string& name) override;
+  void paused(std::shared_ptr<StreamImpl> stream) override {
+    std::lock_guard lock(streams_mutex);
+    waiting.push_back(std::move(stream));
+  }
+  void made_durable(const std::shared_ptr<StreamImpl>& stream) override { to_ack.push_back(stream); }
+  const EngineOptions& options() const override { return engine_options; }
+  Clock& clock() override { return engine_clock; }
+  Counters& counters() override { return engine_counters; }
+
+  std::shared_ptr<RunHandle> add(const RunRow& row);  // runs_mutex held
+  void load_running();
+  void after_commit();
+  void resume_waiting();
+  void arm_timer();
+  void on_tick();
+  void tick(const std::shared_ptr<RunHandle>& handle);
+  void stop();
+
+  const EngineOptions engine_options;
+  HistoryStore& store;
+  AlertOutbox& outbox;
+  Clock& engine_clock;
+  Counters engine_counters;
+  Feed<RunEvent> run_events;
+  Feed<v1::Alert> alert_events;
+
+  mutable std::mutex runs_mutex;
+  std::unordered_map<std::string, std::shared_ptr<RunHandle>> runs;  // by name
+
+  std::mutex streams_mutex;
+  std::vector<std::weak_ptr<StreamImpl>> streams;
+  std::vector<std::shared_ptr<StreamImpl>> waiting;  // paused for want of room
+
+  std::vector<std::shared_ptr<StreamImpl>> to_ack;  // committer thread only
+
+  CommitPipeline pipeline;
+  asio::thread_pool pool;
+  asio::steady_timer timer;
+  int ticks = 0;
+  std::atomic<bool> stopping{false};
+  std::once_flag stopped;
+};
+
+// ---- runs -----------------------------------------------------------------------------------------------------------
+
+std::shared_ptr<RunHandle> Engine::Impl::add(const RunRow& row) {
+  auto handle = std::make_shared<RunHandle>();
+  handle->run = std::make_shared<Run>(
+      RunServices{engine_options, outbox, engine_clock, pipeline, run_events, alert_events, engine_counters}, row.run_uid,
+      row.name, row.created_ms);
+  handle->post = [strand = asio::make_strand(pool)](std::function<void()> task) { asio::post(strand, std::move(task)); };
+  runs[row.name] = handle;
+  return handle;
+}
+
+StreamHost::Lookup Engine::Impl::run_of(const std::string& name) {
+  // Reads the store under the lock: a name must not be made twice, and joins are rare.
+  std::lock_guard lock(runs_mutex);
+  if (stopping) return {nullptr, v1::FAULT_CAUSE_SHUTTING_DOWN, "the server is shutting down: connect again later"};
+  if (auto it = runs.find(name); it != runs.end()) return {it->second, {}, {}};
+  if (runs.size() >= engine_options.max_runs) {
+    return {nullptr, v1::FAULT_CAUSE_LIMIT, fmt::format("{} runs are watched already, the configured limit", runs.size())};
+  }
+  try {
+    const auto row = store.find_run(name);
+    if (!row || row->name != name) {
+      return {add({.run_uid = make_uid(), .name = name, .created_ms = engine_clock.wall_ms(), .overview = {}}), {}, {}};
+    }
+    auto handle = add(*row);
+    try {
+      handle->run->load(store, *row);
+    } catch (...) {
+      runs.erase(name);
+      throw;
+    }
+    return {handle, {}, {}};
+  } catch (const std::exception& error) {
+    spdlog::error("run '{}' cannot be read back: {}", name, error.what());
+    return {nullptr, v1::FAULT_CAUSE_SHUTTING_DOWN, std::string("the run's history cannot be read now: ") + error.what()};
+  }
+}
+
+void Engine::Impl::load_running() {
+  std::lock_guard lock(runs_mutex);
+  for (const RunRow& row : store.list_running(kMaxLoadedAtStart)) {
+    auto handle = add(row);
+    try {
+      handle->run->load(store, row);
+    } catch (const std::runtime_error& error) {
+      spdlog::error("run '{}' cannot be read back: {}", row.name, error.what());
+      runs.erase(row.name);
+    }
+  }
+}
+
+// ---- commits, room, timers ------------------------------------------------------------------------------------------
+
+void Engine::Impl::after_commit() {
+  for (const auto& stream : to_ack) stream->send_ack();
+  to_ack.clear();
+  resume_waiting();
+}
+
+void Engine::Impl::resume_waiting() {
+  std::vector<std::shared_ptr<StreamImpl>> candidates;
+  {
+    std::lock_guard lock(streams_mutex);
+    candidates.swap(waiting);
+  }
+  std::erase_if(candidates, [](const auto& stream) { return stream->resume_if_room(); });
+  std::lock_guard lock(streams_mutex);
+  waiting.insert(waiting.end(), candidates.begin(), candidates.end());
+}
+
+void Engine::Impl::arm_timer() {
+  timer.expires_after(kTick);
+  timer.async_wait([this](const boost::system::error_code& error) {
+    if (error || stopping) return;
+    on_tick();
+    arm_timer();
+  });
+}
+
+void Engine::Impl::on_tick() {
+  resume_waiting();  // in case the last commit came between a stream's look and its wait
+  const bool all = ++ticks % kIdleTicks == 0;
+  const std::int64_t now = engine_clock.steady_ms();
+  {
+    std::lock_guard lock(runs_mutex);
+    for (const auto& [name, handle] : runs) {
+      if (all || now - handle->run->last_input_ms() < kQuietMs) tick(handle);
+    }
+  }
+  if (!all) return;
+  std::lock_guard lock(streams_mutex);
+  std::erase_if(streams, [](const auto& stream) { return stream.expired(); });
+}
+
+void Engine::Impl::tick(const std::shared_ptr<RunHandle>& handle) {
+  handle->post([this, handle] {
+    Run& run = *handle->run;
+    if (handle->forgotten) return;
+    run.tick();
+    if (run.busy() || engine_clock.steady_ms() - run.last_input_ms() < kForgetMs) return;
+    run.stage_final();
+    handle->forgotten = true;
+    std::lock_guard lock(runs_mutex);
+    runs.erase(run.name());
+  });
+}
+
+void Engine::Impl::stop() {
+  stopping = true;
+  {
+    std::lock_guard lock(streams_mutex);
+    for (const auto& weak : streams) {
+      if (auto stream = weak.lock())
+        stream->end(v1::FAULT_CAUSE_SHUTTING_DOWN, "the server is shutting down: connect again later");
+    }
+  }
+  asio::post(timer.get_executor(), [this] { timer.cancel(); });
+  {
+    std::lock_guard lock(runs_mutex);
+    for (const auto& [name, handle] : runs) handle->post([run = handle->run] { run->stage_final(); });
+  }
+  pool.join();  // what was taken is folded and staged
+  pipeline.stop();
+  run_events.close();
+  alert_events.close();
+  std::lock_guard lock(streams_mutex);
+  waiting.clear();
+}
+
+// ---- the engine -----------------------------------------------------------------------------------------------------
+
+Engine::Engine(EngineOptions options, HistoryStore& store, AlertOutbox& outbox, Clock& clock)
+    : impl_(std::make_unique<Impl>(std::move(options), store, outbox, clock)) {
+  impl_->load_running();
+  impl_->arm_timer();
+}
+
+Engine::~Engine() {
+  stop();
+}
+
+std::shared_ptr<Stream> Engine::attach(std::shared_ptr<StreamPeer> peer) {
+  auto stream = std::make_shared<StreamImpl>(*impl_, std::move(peer));
+  std::lock_guard lock(impl_->streams_mutex);
+  impl_->streams.push_back(stream);
+  return stream;
+}
+
+void Engine::acknowledge(const std::string& alert_id, const std::string& who, const std::string& comment,
+                         std::function<void(const std::string& error, bool not_found)> done) {
+  const auto slash = alert_id.find('/');
+  const std::string run_uid = alert_id.substr(0, slash);
+  std::shared_ptr<RunHandle> handle;
+  {
+    std::lock_guard lock(impl_->runs_mutex);
+    const auto it = std::find_if(impl_->runs.begin(), impl_->runs.end(),
+                                 [&](const auto& entry) { return entry.second->run->run_uid() == run_uid; });
+    if (it != impl_->runs.end()) handle = it->second;
+  }
+  if (!handle && slash != std::string::npos) {
+    if (const auto row = impl_->store.find_run(run_uid); row && row->run_uid == run_uid)
+      handle = impl_->run_of(row->name).handle;
+  }
+  if (!handle) return done("unknown alert '" + alert_id + "': no such run", true);
+  handle->post([handle, finding = alert_id.substr(slash + 1), alert_id, who, comment, done = std::move(done)] {
+    const bool open = handle->run->acknowledge(finding, who, comment, [done] { done({}, false); });
+    if (!open) done("alert '" + alert_id + "' is not open: it is unknown or already resolved", false);
+  });
+}
+
+void Engine::submit(std::vector<OutboxUpdate> updates) {
+  CommitBatch batch;
+  batch.outbox_updates = std::move(updates);
+  impl_->pipeline.submit({std::move(batch), {}});
+}
+
+std::vector<std::shared_ptr<const v1::GetRunResponse>> Engine::overviews() const {
+  std::vector<std::shared_ptr<const v1::GetRunResponse>> out;
+  std::lock_guard lock(impl_->runs_mutex);
+  out.reserve(impl_->runs.size());
+  for (const auto& [name, handle] : impl_->runs) {
+    if (auto overview = handle->run->overview()) out.push_back(std::move(overview));
+  }
+  return out;
+}
+
+EngineStats Engine::stats() const {
+  const Counters& counters = impl_->engine_counters;
+  const CommitPipeline::Stats commits = impl_->pipeline.stats();
+  EngineStats out;
+  out.reports = counters.reports;
+  out.records = counters.records;
+  out.reports_repeated = counters.reports_repeated;
+  out.reports_rejected = counters.reports_rejected;
+  out.reports_lost = counters.reports_lost;
+  out.reports_late = counters.reports_late;
+  out.streams_fenced = counters.streams_fenced;
+  out.streams_open = counters.streams_open;
+  out.queued_bytes = counters.queued_bytes;
+  out.commits = commits.commits;
+  out.commit_errors = commits.errors;
+  out.commit_seconds = commits.seconds;
+  out.committed_bytes = commits.bytes;
+  out.lag_seconds = commits.oldest_seconds;
+  out.history_degraded = commits.degraded;
+  return out;
+}
+
+Feed<RunEvent>& Engine::run_feed() {
+  return impl_->run_events;
+}
+Feed<v1::Alert>& Engine::alert_feed() {
+  return impl_->alert_events;
+}
+
+void Engine::stop() {
+  std::call_once(impl_->stopped, [this] { impl_->stop(); });
+}
+
+}  // namespace scalewatch::engine

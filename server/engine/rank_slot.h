@@ -1,0 +1,58 @@
+// One incarnation of a rank: what its stream folds and what the run's strand knows of it.
+//
+// The stream side is guarded by `mutex` (a reconnect may overlap the old connection's last message); the strand side belongs
+// to the run's strand; the fixed part never changes.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "scalewatch/v1/ingest.pb.h"
+#include "server/domain/rank_state.h"
+#include "server/engine/ports/history_store.h"
+
+namespace scalewatch::engine {
+
+class StreamImpl;
+
+struct RankSlot {
+  // Fixed.
+  domain::Rank rank = 0;
+  Incarnation incarnation{};
+  std::uint64_t order = 0;
+  std::uint32_t segment = 1;
+  domain::Attempt attempt_base = 0;
+  v1::Hello hello;
+
+  // Stream side.
+  std::mutex mutex;
+  const StreamImpl* owner = nullptr;  // the one stream that may fold
+  std::shared_ptr<const domain::TensorTable> table = std::make_shared<domain::TensorTable>();
+  std::uint32_t table_version = 0;
+  domain::RankState state;
+  std::uint64_t last_seq = 0;                 // taken from the client
+  domain::Attempt last_attempt = 0;           // of the incarnation's own numbering
+  std::atomic<bool> want_state{true};         // the strand asks for a copy of `state` with the next report
+  std::atomic<std::int64_t> last_seen_ms{0};  // steady clock
+
+  // Strand side.
+  std::weak_ptr<StreamImpl> stream;
+  bool connected = false;
+  bool left = false;
+  bool reported_silent = false;  // the domain was told of its silence
+  std::int64_t left_wall_ms = 0;
+  std::uint64_t handled_seq = 0;       // logged: becomes durable with the commit that it was staged in
+  domain::Attempt newest_attempt = 0;  // of the segment's numbering
+  std::uint64_t lost = 0;              // reports
+  v1::ClientStats client;
+  struct SavedState {
+    std::uint64_t seq = 0;  // folded up to here
+    std::uint64_t pos = 0;  // of that report in the run's log
+    std::string state;
+  } saved;
+};
+
+}  // namespace scalewatch::engine

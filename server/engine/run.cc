@@ -1,0 +1,405 @@
+#include "server/engine/run.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "server/engine/finding_codec.h"
+#include "server/engine/hello.h"
+#include "server/engine/stream.h"
+
+namespace scalewatch::engine {
+
+namespace {
+
+constexpr std::size_t kMaxSegments = 100;
+constexpr std::int64_t kLivenessRepeatMs = 15'000;  // how often an undecided silence is looked at again
+
+bool is_change_to_tell(domain::FindingEvent::Change change) {
+  return change != domain::FindingEvent::Change::kUpdated;
+}
+
+}  // namespace
+
+Run::Run(RunServices services, std::string run_uid, std::string name, std::int64_t created_ms)
+    : services_(services),
+      context_{std::move(run_uid), std::move(name), {}},
+      created_ms_(created_ms),
+      state_(services.options.thresholds),
+      closer_(services.options.close_lead, services.options.close_after.count()) {
+  last_input_ms_ = services_.clock.steady_ms();
+  snapshot_ms_ = last_input_ms_;
+}
+
+std::shared_ptr<const v1::GetRunResponse> Run::overview() const {
+  std::lock_guard lock(overview_mutex_);
+  return overview_;
+}
+
+// ---- who is here ----------------------------------------------------------------------------------------------------
+
+std::set<domain::Rank> Run::live_ranks() const {
+  const std::int64_t now = services_.clock.steady_ms();
+  std::set<domain::Rank> out;
+  for (const auto& [rank, slot] : slots_) {
+    const bool gone = !slot->connected && now - slot->last_seen_ms.load() >= services_.options.thresholds.rank_lost_after_ms;
+    if (slot->segment == segment_ && !slot->left && !gone) out.insert(rank);
+  }
+  return out;
+}
+
+bool Run::opens_segment(const v1::Hello& hello, const RankSlot* previous) const {
+  if (segment_ == 0) return true;
+  if (previous != nullptr && previous->segment < segment_) return false;  // the others opened it already
+  bool any_here = false;
+  bool all_left = true;
+  std::int64_t last_left_ms = 0;
+  for (const auto& [rank, slot] : slots_) {
+    if (slot->segment != segment_) continue;
+    if (rank != hello.rank() && slot->connected && !slot->left) any_here = true;
+    all_left = all_left && slot->left;
+    last_left_ms = std::max(last_left_ms, slot->left_wall_ms);
+  }
+  if (previous != nullptr) return !any_here;
+  // A rank never seen before joins, unless the job before it has ended by itself before this one began.
+  return all_left && hello.start_time_ms() > last_left_ms;
+}
+
+Run::Joined Run::join(const v1::Hello& hello, const std::shared_ptr<StreamImpl>& stream) {
+  Joined out;
+  const Incarnation incarnation = incarnation_of(hello);
+  const auto known = slots_.find(hello.rank());
+  std::shared_ptr<RankSlot> entry = known == slots_.end() ? nullptr : known->second;  // the newest incarnation so far
+  Staged staged;
+  if (entry && entry->incarnation != incarnation && hello.incarnation_order() < entry->order) {
+    ++services_.counters.streams_fenced;
+    v1::Fault& fault = out.fault.emplace();
+    fault.set_cause(v1::FAULT_CAUSE_FENCED);
+    fault.set_message("a newer client of rank " + std::to_string(hello.rank()) + " is here: this one stops for good");
+    return out;
+  }
+  if (!entry || entry->incarnation != incarnation) {
+    if (auto old = entry ? entry->stream.lock() : nullptr) {
+      ++services_.counters.streams_fenced;
+      old->end(v1::FAULT_CAUSE_FENCED,
+               "a newer client of rank " + std::to_string(hello.rank()) + " is here: this one stops for good");
+    }
+    const std::int64_t now = services_.clock.wall_ms();
+    if (opens_segment(hello, entry.get())) log(domain::SegmentOpened{segment_ + 1, now}, nullptr, staged);
+    auto slot = std::make_shared<RankSlot>();
+    slot->rank = hello.rank();
+    slot->incarnation = incarnation;
+    slot->order = hello.incarnation_order();
+    slot->segment = segment_;
+    // A rank that restarts within a running segment counts from 1 again: its attempts go on after the closed ones.
+    slot->attempt_base = entry && entry->segment == segment_ ? closer_.last_closed() : 0;
+    slot->hello = hello;
+    slots_[hello.rank()] = slot;
+    entry = slot;
+    if (slots_.begin()->first == hello.rank() || context_.labels.empty()) {
+      context_.labels = {hello.labels().begin(), hello.labels().end()};
+    }
+    log(to_rank_joined(hello, now), slot.get(), staged);
+    stage_incarnation(*slot, staged.batch);
+  } else if (auto old = entry->stream.lock(); old && old != stream) {
+    old->end(v1::FAULT_CAUSE_UNSPECIFIED, "this client has connected again");
+  }
+
+  RankSlot& slot = *entry;
+  slot.stream = stream;
+  slot.connected = true;
+  slot.last_seen_ms = services_.clock.steady_ms();
+  out.ack.set_resume_after_seq(slot.handled_seq);
+  {
+    std::lock_guard lock(slot.mutex);
+    slot.owner = stream.get();
+    out.ack.set_need_table(slot.table->size() != hello.table_size() || table_hash(*slot.table) != hello.table_hash());
+    // What was taken but not durable when the connection broke is still in the pipeline: its repeats are dropped.
+    out.ack.set_resume_after_seq(std::min(slot.handled_seq, slot.last_seq));
+  }
+  out.ack.set_run_uid(context_.run_uid);
+  out.ack.set_segment(slot.segment);
+  *out.ack.mutable_limits() = services_.options.limits;
+  out.ack.set_server_version(SCALEWATCH_VERSION);
+  out.slot = entry;
+  overview_dirty_ = true;
+  stage_overview(staged.batch);
+  submit(std::move(staged));
+  return out;
+}
+
+void Run::disconnected(RankSlot& slot, const StreamImpl* stream) {
+  const auto current = slot.stream.lock();
+  if (current && current.get() != stream) return;  // a newer connection took over
+  slot.connected = false;
+  {
+    // Its last message is on the log already: the state belongs to exactly what was handled.
+    std::lock_guard lock(slot.mutex);
+    slot.saved = {slot.last_seq, pos_, slot.state.save()};
+  }
+  overview_dirty_ = true;
+}
+
+bool Run::busy() const {
+  return std::any_of(slots_.begin(), slots_.end(), [](const auto& entry) {
+    return entry.second->connected || (!entry.second->left && !entry.second->reported_silent);
+  });
+}
+
+// ---- what comes in --------------------------------------------------------------------------------------------------
+
+void Run::take(RankSlot& slot, TakenReport report, OnDurable on_durable) {
+  Staged staged;
+  staged.on_durable = std::move(on_durable);
+  ReportRow& row = report.row;
+  row.run_uid = context_.run_uid;
+  row.rank = slot.rank;
+  row.incarnation = slot.incarnation;
+  row.pos = ++pos_;
+  row.segment = slot.segment;
+  row.attempt = report.digest.attempt;
+  row.time_ms = report.digest.now;
+  slot.handled_seq = row.seq;
+  slot.reported_silent = false;
+  last_report_ms_ = row.time_ms;
+  last_input_ms_ = services_.clock.steady_ms();
+  if (report.client) slot.client = std::move(*report.client);
+  if (report.rank_state) slot.saved = {row.seq, row.pos, std::move(*report.rank_state)};
+
+  // A report of an older segment is history only: the run has moved on.
+  if (slot.segment == segment_) {
+    if (!row.retrospective) {
+      slot.newest_attempt = std::max(slot.newest_attempt, row.attempt);
+      if (closer_.note(row.attempt, slot.rank, last_input_ms_)) {
+        note_summary(row);
+      } else {
+        ++services_.counters.reports_late;
+      }
+    }
+    fold(report.digest, staged);
+  }
+  staged.batch.reports.push_back(std::move(row));
+  close_due(staged);
+  overview_dirty_ = true;
+  stage_overview(staged.batch);
+  submit(std::move(staged));
+}
+
+void Run::take_table(const RankSlot& slot, std::uint32_t version, const v1::TableDelta& delta) {
+  Staged staged;
+  staged.batch.tables.push_back(
+      {context_.run_uid, slot.rank, slot.incarnation, version, delta.first_id(), delta.SerializeAsString()});
+  submit(std::move(staged));
+}
+
+void Run::lose(RankSlot& slot, std::uint64_t first_seq, std::uint64_t last_seq, const std::string& cause,
+               OnDurable on_durable) {
+  Staged staged;
+  staged.on_durable = std::move(on_durable);
+  log(domain::ReportsLost{slot.rank, first_seq, last_seq, cause, services_.clock.wall_ms()}, &slot, staged);
+  close_due(staged);
+  submit(std::move(staged));
+}
+
+void Run::leave(RankSlot& slot, const std::string& reason, OnDurable on_durable) {
+  Staged staged;
+  staged.on_durable = std::move(on_durable);
+  if (!slot.left) {
+    const bool current = slot.segment == segment_;
+    if (current) {
+      // What this rank has reported closes before it goes, so that the rules see its last attempts.
+      slot.left = true;
+      close_due(staged);
+    }
+    log(domain::RankLeft{slot.rank, reason, services_.clock.wall_ms()}, &slot, staged);
+  }
+  stage_incarnation(slot, staged.batch);
+  overview_dirty_ = true;
+  stage_overview(staged.batch);
+  submit(std::move(staged));
+}
+
+bool Run::acknowledge(const std::string& finding_id, const std::string& who, const std::string& comment, OnDurable on_durable) {
+  const domain::RunView view = state_.view();
+  const auto is_it = [&](const domain::Finding& finding) { return finding.id == finding_id; };
+  if (std::none_of(view.open.begin(), view.open.end(), is_it)) return false;
+  Staged staged;
+  staged.on_durable = std::move(on_durable);
+  log(domain::Acknowledged{finding_id, who, comment, services_.clock.wall_ms()}, nullptr, staged);
+  submit(std::move(staged));
+  return true;
+}
+
+// ---- folding and committing -----------------------------------------------------------------------------------------
+
+void Run::log(domain::Input input, const RankSlot* slot, Staged& staged) {
+  LoggedInput logged{std::move(input), {}};
+  if (slot != nullptr) logged.incarnation = slot->incarnation;
+  staged.batch.inputs.push_back({context_.run_uid, ++pos_, encode_input(logged)});
+  apply(logged.input, logged.incarnation);
+  fold(logged.input, staged);
+  last_input_ms_ = services_.clock.steady_ms();
+  overview_dirty_ = true;
+}
+
+void Run::apply(const domain::Input& input, const std::optional<Incarnation>& incarnation) {
+  const auto slot_of = [&](domain::Rank rank) -> RankSlot* {
+    const auto it = slots_.find(rank);
+    return it != slots_.end() && (!incarnation || it->second->incarnation == *incarnation) ? it->second.get() : nullptr;
+  };
+  if (const auto* opened = std::get_if<domain::SegmentOpened>(&input)) {
+    if (!segments_.empty()) segments_.back().set_attempts(state_.view().attempts);
+    segment_ = opened->segment;
+    closer_.reset();
+    summaries_.clear();
+    v1::SegmentSummary& segment = segments_.emplace_back();
+    segment.set_segment(segment_);
+    segment.set_started_ms(opened->now);
+    if (segments_.size() > kMaxSegments) segments_.erase(segments_.begin());
+  } else if (const auto* left = std::get_if<domain::RankLeft>(&input)) {
+    if (RankSlot* slot = slot_of(left->rank)) {
+      slot->left = true;
+      slot->left_wall_ms = left->now;
+    }
+  } else if (const auto* lost = std::get_if<domain::ReportsLost>(&input)) {
+    if (RankSlot* slot = slot_of(lost->rank)) {
+      slot->lost += lost->last_seq - lost->first_seq + 1;
+      slot->handled_seq = std::max(slot->handled_seq, lost->last_seq);
+    }
+  } else if (const auto* closed = std::get_if<domain::AttemptClosed>(&input)) {
+    closer_.close(closed->attempt);
+    summaries_.erase(summaries_.begin(), summaries_.upper_bound(closed->attempt));
+  }
+}
+
+void Run::fold(const domain::Input& input, Staged& staged) {
+  auto events = state_.fold(input);
+  std::move(events.begin(), events.end(), std::back_inserter(staged.findings));
+}
+
+void Run::note_summary(const ReportRow& row) {
+  v1::AttemptSummary& summary = summaries_[row.attempt];
+  const bool lowest = summary.ranks_size() == 0 || row.rank < *std::min_element(summary.ranks().begin(), summary.ranks().end());
+  summary.add_ranks(row.rank);
+  if (!lowest) return;
+  summary.set_segment(row.segment);
+  summary.set_attempt(row.attempt);
+  summary.set_step(row.step);
+  summary.set_time_ms(row.time_ms);
+  if (row.loss) summary.set_loss(*row.loss);
+  if (row.lr) summary.set_lr(*row.lr);
+  if (row.grad_norm) summary.set_grad_norm(*row.grad_norm);
+  summary.clear_scalers();
+  for (const auto& scaler : row.scalers) {
+    v1::ScalerPoint& point = *summary.add_scalers();
+    point.set_scaler(scaler.scaler);
+    point.set_first_attempt(row.attempt);
+    point.set_last_attempt(row.attempt);
+    point.set_last_step(row.step);
+    if (scaler.scale_before) point.set_scale_before(*scaler.scale_before);
+    if (scaler.scale_after) point.set_scale_after(*scaler.scale_after);
+    if (scaler.growth_tracker) point.set_growth_tracker(static_cast<std::uint64_t>(*scaler.growth_tracker));
+    if (scaler.outcome == 0) point.set_unknown(1);
+    if (scaler.outcome == 1) point.set_applied(1);
+    if (scaler.outcome == 2) point.set_skipped(1);
+    if (scaler.outcome == 3) point.set_partial(1);
+  }
+}
+
+void Run::close_due(Staged& staged) {
+  for (auto& due : closer_.due(live_ranks(), services_.clock.steady_ms())) {
+    if (auto it = summaries_.find(due.attempt); it != summaries_.end()) {
+      *staged.tail.emplace_back().mutable_attempt() = std::move(it->second);
+    }
+    log(domain::AttemptClosed{due.attempt, std::move(due.missing), services_.clock.wall_ms()}, nullptr, staged);
+  }
+}
+
+void Run::submit(Staged staged) {
+  if (!staged.findings.empty()) services_.outbox.stage(context_, staged.findings, staged.batch);
+  for (const auto& event : staged.findings) {
+    if (is_change_to_tell(event.change))
+      *staged.tail.emplace_back().mutable_finding() = to_proto(context_.run_uid, event.finding);
+  }
+  if (staged.batch.empty() && !staged.on_durable) return;
+
+  std::vector<v1::Alert> alerts;
+  for (const AlertRow& row : staged.batch.alerts) {
+    if (v1::Alert alert; alert.ParseFromString(row.alert)) alerts.push_back(std::move(alert));
+  }
+  services_.pipeline.submit(
+      {std::move(staged.batch), [run_uid = context_.run_uid, tail = std::move(staged.tail), alerts = std::move(alerts),
+                                 on_durable = std::move(staged.on_durable), services = services_] {
+         for (const auto& event : tail) services.run_feed.publish(std::make_shared<RunEvent>(RunEvent{run_uid, event}));
+         for (const auto& alert : alerts) services.alert_feed.publish(std::make_shared<v1::Alert>(alert));
+         if (on_durable) on_durable();
+       }});
+}
+
+// ---- timers ---------------------------------------------------------------------------------------------------------
+
+void Run::tick() {
+  const std::int64_t now = services_.clock.steady_ms();
+  Staged staged;
+  close_due(staged);
+  submit(std::move(staged));
+  check_liveness();
+
+  Staged upkeep;
+  stage_overview(upkeep.batch);
+  if (pos_ > snapshot_pos_ && now - snapshot_ms_ >= services_.options.snapshot_every.count()) stage_snapshot(upkeep.batch);
+  submit(std::move(upkeep));
+}
+
+void Run::check_liveness() {
+  const std::int64_t now = services_.clock.steady_ms();
+  const std::int64_t wall = services_.clock.wall_ms();
+  const std::int64_t lost_after = services_.options.thresholds.rank_lost_after_ms;
+  domain::Liveness input{.ranks = {}, .now = wall};
+  bool changed = false;
+  bool any_silent = false;
+  bool all_silent = true;
+  for (auto& [rank, slot] : slots_) {
+    if (slot->segment != segment_ || slot->left) continue;
+    const std::int64_t silence = now - slot->last_seen_ms.load();
+    const bool silent = silence >= lost_after;
+    changed = changed || silent != slot->reported_silent;
+    any_silent = any_silent || silent;
+    all_silent = all_silent && silent;
+    input.ranks.push_back({rank, wall - silence, slot->connected});
+  }
+  const bool undecided = any_silent && !all_silent && now - liveness_ms_ >= kLivenessRepeatMs;
+  if (input.ranks.empty() || (!changed && !undecided)) return;
+  for (auto& [rank, slot] : slots_) {
+    if (slot->segment == segment_ && !slot->left) slot->reported_silent = now - slot->last_seen_ms.load() >= lost_after;
+  }
+  liveness_ms_ = now;
+  Staged staged;
+  log(std::move(input), nullptr, staged);
+  submit(std::move(staged));
+}
+
+void Run::stage_incarnation(const RankSlot& slot, CommitBatch& batch) const {
+  batch.incarnations.push_back({context_.run_uid, slot.rank, slot.incarnation, slot.order, slot.segment, slot.attempt_base,
+                                slot.handled_seq, slot.left, slot.hello.SerializeAsString()});
+}
+
+void Run::stage_snapshot(CommitBatch& batch) {
+  batch.snapshots.push_back({context_.run_uid, pos_, save_state()});
+  snapshot_pos_ = pos_;
+  snapshot_ms_ = services_.clock.steady_ms();
+  for (auto& [rank, slot] : slots_) {
+    stage_incarnation(*slot, batch);
+    slot->want_state = true;
+  }
+}
+
+void Run::stage_final() {
+  Staged staged;
+  overview_ms_ = 0;
+  overview_dirty_ = true;
+  stage_overview(staged.batch);
+  if (pos_ > snapshot_pos_) stage_snapshot(staged.batch);
+  submit(std::move(staged));
+}
+
+}  // namespace scalewatch::engine

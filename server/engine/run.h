@@ -1,0 +1,143 @@
+// One run on its strand: logs inputs, folds them, closes attempts, stages commits, and keeps what lists and metrics show.
+//
+// Not thread-safe: every call comes from the run's strand (or before it runs).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "scalewatch/v1/history.pb.h"
+#include "server/domain/run_state.h"
+#include "server/engine/attempt_closer.h"
+#include "server/engine/commit_pipeline.h"
+#include "server/engine/counters.h"
+#include "server/engine/engine.h"
+#include "server/engine/input_codec.h"
+#include "server/engine/rank_slot.h"
+
+namespace scalewatch::engine {
+
+// What all runs share. Outlives them.
+struct RunServices {
+  const EngineOptions& options;
+  AlertOutbox& outbox;
+  Clock& clock;
+  CommitPipeline& pipeline;
+  Feed<RunEvent>& run_feed;
+  Feed<v1::Alert>& alert_feed;
+  Counters& counters;
+};
+
+// A report as its stream hands it over.
+struct TakenReport {
+  ReportRow row;                 // less run, stream, pos
+  domain::AttemptDigest digest;  // folded
+  std::optional<v1::ClientStats> client;
+  std::optional<std::string> rank_state;  // RankState::save() after this report, when it was asked for
+};
+
+class Run {
+ public:
+  Run(RunServices services, std::string run_uid, std::string name, std::int64_t created_ms);
+
+  // Folds what the store has of the run. Throws StoreError, or std::runtime_error when the log does not decode.
+  void load(HistoryStore& store, const RunRow& row);
+
+  // A client start or reconnect. Returns the slot and the answer, or a fault.
+  struct Joined {
+    std::shared_ptr<RankSlot> slot;
+    v1::HelloAck ack;
+    std::optional<v1::Fault> fault;
+  };
+  Joined join(const v1::Hello& hello, const std::shared_ptr<StreamImpl>& stream);
+
+  // `on_durable` is called on the committer thread once this input survives a crash.
+  using OnDurable = std::function<void()>;
+  void take(RankSlot& slot, TakenReport report, OnDurable on_durable);
+  void take_table(const RankSlot& slot, std::uint32_t version, const v1::TableDelta& delta);
+  void lose(RankSlot& slot, std::uint64_t first_seq, std::uint64_t last_seq, const std::string& cause, OnDurable on_durable);
+  void leave(RankSlot& slot, const std::string& reason, OnDurable on_durable);
+  void disconnected(RankSlot& slot, const StreamImpl* stream);
+
+  // Logs that somebody is on an open finding; false when no open finding has that id.
+  bool acknowledge(const std::string& finding_id, const std::string& who, const std::string& comment, OnDurable on_durable);
+
+  // Timers: closing by time, liveness, snapshots, overviews. Cheap when nothing is due.
+  void tick();
+  // Stages a last snapshot, if anything changed since the newest.
+  void stage_final();
+
+  [[nodiscard]] std::shared_ptr<const v1::GetRunResponse> overview() const;  // any thread
+  [[nodiscard]] const std::string& run_uid() const { return context_.run_uid; }
+  [[nodiscard]] const std::string& name() const { return context_.name; }
+  // Streams that may still call, or anything unsettled: such a run stays in memory.
+  [[nodiscard]] bool busy() const;
+  [[nodiscard]] std::int64_t last_input_ms() const { return last_input_ms_; }  // steady clock; any thread
+
+ private:
+  // One input on its way: everything that it caused goes into one transaction.
+  struct Staged {
+    CommitBatch batch;
+    std::vector<domain::FindingEvent> findings;
+    std::vector<v1::TailRunResponse> tail;
+    OnDurable on_durable;
+  };
+
+  // Logs an input and folds it.
+  void log(domain::Input input, const RankSlot* slot, Staged& staged);
+  void fold(const domain::Input& input, Staged& staged);
+  void close_due(Staged& staged);
+  void submit(Staged staged);
+  void stage_overview(CommitBatch& batch);
+  void stage_snapshot(CommitBatch& batch);
+  void stage_incarnation(const RankSlot& slot, CommitBatch& batch) const;
+  void check_liveness();
+
+  // Live ranks: joined this segment, not gone for good.
+  [[nodiscard]] std::set<domain::Rank> live_ranks() const;
+  [[nodiscard]] bool opens_segment(const v1::Hello& hello, const RankSlot* previous) const;
+  [[nodiscard]] v1::RunStatus status() const;
+  [[nodiscard]] v1::GetRunResponse make_overview() const;
+  void note_summary(const ReportRow& row);
+
+  // Recovery (run_recovery.cc). The index holds every incarnation that the log may speak of.
+  using SlotIndex = std::map<std::pair<domain::Rank, Incarnation>, std::shared_ptr<RankSlot>>;
+  [[nodiscard]] std::string save_state() const;
+  void load_state(const std::string& bytes, const SlotIndex& index);
+  SlotIndex load_slots(HistoryStore& store) const;
+  void replay_report(const ReportRow& row, std::uint64_t folded_pos, const SlotIndex& index);
+  void replay_input(const InputRow& row, std::uint64_t folded_pos, const SlotIndex& index);
+  // The engine's own reaction to an input, live and in recovery alike.
+  void apply(const domain::Input& input, const std::optional<Incarnation>& incarnation);
+
+  RunServices services_;
+  RunContext context_;
+  std::int64_t created_ms_ = 0;
+  std::int64_t last_report_ms_ = 0;
+  std::uint32_t segment_ = 0;
+  std::uint64_t pos_ = 0;
+  domain::RunState state_;
+  AttemptCloser closer_;
+  std::map<domain::Rank, std::shared_ptr<RankSlot>> slots_;  // newest incarnation of each rank, of any segment
+  std::vector<v1::SegmentSummary> segments_;                 // the newest kMaxSegments
+  std::map<domain::Attempt, v1::AttemptSummary> summaries_;  // of open attempts, for the tail
+
+  std::uint64_t snapshot_pos_ = 0;
+  std::int64_t snapshot_ms_ = 0;  // steady clock
+  bool overview_dirty_ = false;
+  std::int64_t overview_ms_ = 0;                // steady clock
+  std::int64_t liveness_ms_ = 0;                // steady clock: when the domain was last told
+  std::atomic<std::int64_t> last_input_ms_{0};  // steady clock
+  mutable std::mutex overview_mutex_;
+  std::shared_ptr<const v1::GetRunResponse> overview_;
+};
+
+}  // namespace scalewatch::engine

@@ -1,0 +1,119 @@
+// What lists, metrics and GetRun show of a run.
+#include <algorithm>
+
+#include "server/engine/finding_codec.h"
+#include "server/engine/run.h"
+
+namespace scalewatch::engine {
+
+namespace {
+
+constexpr std::int64_t kOverviewEveryMs = 50;
+
+void fill(const domain::ScalerView& from, std::uint32_t index, v1::ScalerSummary& to) {
+  to.set_scaler(index);
+  to.set_name(from.info.name);
+  to.set_policy(from.info.policy);
+  to.mutable_parameters()->insert(from.info.parameters.begin(), from.info.parameters.end());
+  if (from.scale) to.set_scale(*from.scale);
+  if (from.growth_tracker) to.set_growth_tracker(*from.growth_tracker);
+  to.set_applied(from.applied);
+  to.set_skipped(from.skipped);
+  to.set_growths(from.growths);
+  to.set_consecutive_skips(from.consecutive_skips);
+  to.set_calibrating(from.calibrating);
+  to.set_skip_ratio(from.skip_ratio);
+}
+
+}  // namespace
+
+v1::RunStatus Run::status() const {
+  bool any_here = false;
+  bool all_left = true;
+  for (const auto& [rank, slot] : slots_) {
+    if (slot->segment != segment_ || slot->left) continue;
+    any_here = any_here || slot->connected || !slot->reported_silent;
+    all_left = false;
+  }
+  if (any_here) return v1::RUN_STATUS_RUNNING;
+  return all_left ? v1::RUN_STATUS_FINISHED : v1::RUN_STATUS_LOST;
+}
+
+v1::GetRunResponse Run::make_overview() const {
+  const domain::RunView view = state_.view();
+  const std::int64_t steady = services_.clock.steady_ms();
+  const std::int64_t wall = services_.clock.wall_ms();
+  v1::GetRunResponse out;
+  v1::RunSummary& run = *out.mutable_run();
+  run.set_run_uid(context_.run_uid);
+  run.set_name(context_.name);
+  run.set_segment(segment_);
+  run.set_status(status());
+  run.set_created_ms(created_ms_);
+  run.set_last_report_ms(last_report_ms_);
+  run.set_world_size(view.world_size);
+  run.set_attempts(view.attempts);
+  run.set_applied(view.applied);
+  run.set_skipped(view.skipped);
+  run.set_partial(view.partial);
+  run.set_last_step(view.last_step);
+  if (!view.scalers.empty() && view.scalers.front().scale) run.set_scale(*view.scalers.front().scale);
+  if (view.loss) run.set_loss(*view.loss);
+  run.set_worst_open(view.open.empty() ? v1::SEVERITY_UNSPECIFIED : static_cast<v1::Severity>(view.open.front().severity));
+  run.set_open_findings(static_cast<std::uint32_t>(view.open.size()));
+  run.mutable_labels()->insert(context_.labels.begin(), context_.labels.end());
+  run.set_framework(view.framework);
+  run.set_compute_dtype(static_cast<v1::DType>(view.compute_dtype));
+  std::uint32_t connected = 0;
+  std::uint64_t lost = 0;
+  for (const auto& [rank, slot] : slots_) {
+    if (slot->segment != segment_) continue;
+    v1::RankSummary& to = *out.add_ranks();
+    to.set_rank(rank);
+    to.set_host(slot->hello.host());
+    to.set_pid(slot->hello.pid());
+    to.set_gpu_uuid(slot->hello.gpu_uuid());
+    to.set_connected(slot->connected);
+    to.set_said_goodbye(slot->left);
+    to.set_last_attempt(slot->newest_attempt);
+    to.set_last_seen_ms(wall - (steady - slot->last_seen_ms.load()));
+    to.set_durable_seq(slot->handled_seq);
+    to.set_lost_reports(slot->lost);
+    to.set_reports_dropped(slot->client.reports_dropped());
+    to.set_trainer_thread_ns(slot->client.trainer_thread_ns());
+    connected += slot->connected && !slot->left ? 1 : 0;
+    lost += slot->lost;
+  }
+  run.set_ranks_connected(connected);
+  run.set_lost_reports(lost);
+  for (std::uint32_t i = 0; i < view.scalers.size(); ++i) fill(view.scalers[i], i, *out.add_scalers());
+  for (const auto& finding : view.open) *out.add_findings() = to_proto(context_.run_uid, finding);
+  for (const auto& segment : segments_) *out.add_segments() = segment;
+  if (!segments_.empty()) out.mutable_segments(out.segments_size() - 1)->set_attempts(view.attempts);
+  return out;
+}
+
+// At most every 50 ms: a list needs no more, and a run at full rate would pay for each report.
+void Run::stage_overview(CommitBatch& batch) {
+  const std::int64_t now = services_.clock.steady_ms();
+  if (!overview_dirty_ || (overview_ms_ != 0 && now - overview_ms_ < kOverviewEveryMs)) return;
+  overview_dirty_ = false;
+  overview_ms_ = now;
+  auto overview = std::make_shared<v1::GetRunResponse>(make_overview());
+  RunRow row{context_.run_uid,
+             context_.name,
+             created_ms_,
+             last_report_ms_,
+             segment_,
+             overview->run().status(),
+             overview->run().worst_open(),
+             {}};
+  v1::GetRunResponse stored = *overview;
+  stored.clear_findings();  // the alerts' rows have them, resolved ones too
+  row.overview = stored.SerializeAsString();
+  batch.runs.push_back(std::move(row));
+  std::lock_guard lock(overview_mutex_);
+  overview_ = std::move(overview);
+}
+
+}  // namespace scalewatch::engine

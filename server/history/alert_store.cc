@@ -1,0 +1,86 @@
+// The part of the store that alerting reads: the outbox and the alerts.
+#include <string>
+
+#include "server/history/rows.h"
+#include "server/history/sqlite_store.h"
+
+namespace scalewatch::history {
+
+namespace {
+constexpr int kMaxDeliveries = 1000;
+}  // namespace
+
+std::vector<engine::OutboxStore::Pending> SqliteStore::due_outbox(std::int64_t now_ms, std::size_t limit) {
+  ReadPool::Lease lease(readers_);
+  Query query(*lease,
+              "SELECT key, sink, alert_id, transition, created_ms, alert, tries FROM outbox "
+              "WHERE delivered = 0 AND next_try_ms <= ? ORDER BY id LIMIT ?",
+              now_ms, limit);
+  std::vector<Pending> rows;
+  while (query.step()) {
+    rows.push_back(
+        {{query.bytes(0), query.bytes(1), query.bytes(2), query.bytes(3), query.i64(4), query.bytes(5)}, query.u32(6)});
+  }
+  return rows;
+}
+
+std::optional<std::int64_t> SqliteStore::next_outbox_due_ms() {
+  ReadPool::Lease lease(readers_);
+  Query query(*lease, "SELECT next_try_ms FROM outbox WHERE delivered = 0 ORDER BY next_try_ms LIMIT 1");
+  if (!query.step()) return std::nullopt;
+  return query.i64(0);
+}
+
+std::vector<engine::AlertRow> SqliteStore::open_alerts(std::size_t limit) {
+  ReadPool::Lease lease(readers_);
+  // 2 and 3: v1.ALERT_STATE_FIRING and _ACKNOWLEDGED, as in the index.
+  Query query(*lease, select_alerts("WHERE state IN (2, 3) ORDER BY fired_ms LIMIT ?"), limit);
+  std::vector<engine::AlertRow> rows;
+  while (query.step()) rows.push_back(read_alert(query));
+  return rows;
+}
+
+std::vector<engine::AlertRow> SqliteStore::list(const Filter& filter, const std::optional<Cursor>& after, std::size_t limit) {
+  std::int64_t states = 0;  // a bit each, so that one statement serves every choice
+  for (const std::int32_t state : filter.states) {
+    if (state >= 0 && state < 63) states |= std::int64_t{1} << state;
+  }
+  std::string where = filter.states.empty() ? "WHERE severity >= ?1 AND ?2 = 0" : "WHERE severity >= ?1 AND (?2 >> state) & 1";
+  if (after) where += " AND (severity < ?3 OR (severity = ?3 AND (fired_ms < ?4 OR (fired_ms = ?4 AND id > ?5))))";
+  if (filter.run_uid) where += " AND run_uid = ?6";
+  where += " ORDER BY severity DESC, fired_ms DESC, id LIMIT ?7";
+  const Cursor from = after.value_or(Cursor{});
+  const std::string run_uid = filter.run_uid.value_or("");
+  ReadPool::Lease lease(readers_);
+  Query query(*lease, select_alerts(where), filter.min_severity, states, from.severity, from.fired_ms, from.id, run_uid, limit);
+  std::vector<engine::AlertRow> rows;
+  while (query.step()) rows.push_back(read_alert(query));
+  return rows;
+}
+
+std::optional<engine::AlertRow> SqliteStore::find(const std::string& id) {
+  ReadPool::Lease lease(readers_);
+  Query query(*lease, select_alerts("WHERE id = ?"), id);
+  if (!query.step()) return std::nullopt;
+  return read_alert(query);
+}
+
+std::vector<v1::DeliveryStatus> SqliteStore::deliveries(const std::string& id) {
+  ReadPool::Lease lease(readers_);
+  Query query(*lease,
+              "SELECT sink, transition, key, delivered, tries, last_error FROM outbox WHERE alert_id = ? ORDER BY id LIMIT ?",
+              id, kMaxDeliveries);
+  std::vector<v1::DeliveryStatus> rows;
+  while (query.step()) {
+    auto& row = rows.emplace_back();
+    row.set_sink(query.bytes(0));
+    row.set_transition(query.bytes(1));
+    row.set_key(query.bytes(2));
+    row.set_delivered(query.i64(3) != 0);
+    row.set_tries(query.u32(4));
+    row.set_last_error(query.bytes(5));
+  }
+  return rows;
+}
+
+}  // namespace scalewatch::history

@@ -1,0 +1,53 @@
+// All tensors of an attempt, merged over ranks.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "scalewatch/v1/ingest.pb.h"
+#include "server/history/catalog.h"
+#include "server/history/measured.h"
+#include "server/history/report_reader.h"
+
+namespace scalewatch::history {
+
+// Not thread-safe. Reused from attempt to attempt, for its size is that of the catalog.
+class AttemptRecords {
+ public:
+  explicit AttemptRecords(const Catalog& catalog) : catalog_(catalog), merges_(catalog.tensors.size()) {}
+
+  // Adds one rank's reports; ranks come in rising order. Throws ApiError for a payload that can't be read.
+  void add(const RankReports& reports);
+  // Positions in the catalog of the tensors that have a record, in forward order.
+  [[nodiscard]] std::vector<std::uint32_t> present() const;
+  [[nodiscard]] const RankMerge& of(std::uint32_t tensor) const { return merges_[tensor]; }
+  void clear();
+
+ private:
+  const Catalog& catalog_;
+  std::vector<RankMerge> merges_;
+  std::vector<std::uint32_t> touched_;
+};
+
+// One tensor of the reports of one attempt.
+class TensorRecords {
+ public:
+  TensorRecords(const Catalog& catalog, std::uint32_t tensor) : catalog_(catalog), tensor_(tensor) {}
+
+  void add(const RankReports& reports);
+  [[nodiscard]] const RankMerge& merged() const { return merge_; }
+  void clear() { merge_.clear(); }
+
+ private:
+  // Ids of the tensor in a table.
+  const std::vector<std::uint32_t>& ids(const std::vector<Catalog::Slot>& slots);
+
+  const Catalog& catalog_;
+  const std::uint32_t tensor_;
+  RankMerge merge_;
+  std::unordered_map<const std::vector<Catalog::Slot>*, std::vector<std::uint32_t>> ids_;
+};
+
+}  // namespace scalewatch::history

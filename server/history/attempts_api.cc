@@ -1,0 +1,87 @@
+// All tensors at one attempt.
+#include <string>
+
+#include "server/history/api_impl.h"
+#include "server/history/attempt_records.h"
+#include "server/history/page_token.h"
+#include "server/history/scaler_reader.h"
+
+namespace scalewatch::history {
+
+namespace {
+
+constexpr char kToken = 'a';
+
+// What the lowest rank says goes; what it leaves out comes from the next one that has it.
+void add_summary(const RankReports& reports, v1::AttemptSummary& summary) {
+  const auto& report = reports.front();
+  if (summary.ranks().empty()) {
+    summary.set_attempt(report.attempt);
+    summary.set_step(report.step);
+    summary.set_time_ms(report.time_ms);
+  }
+  summary.add_ranks(report.rank);
+  if (report.loss && !summary.has_loss()) summary.set_loss(*report.loss);
+  if (report.lr && !summary.has_lr()) summary.set_lr(*report.lr);
+  if (report.grad_norm && !summary.has_grad_norm()) summary.set_grad_norm(*report.grad_norm);
+}
+
+}  // namespace
+
+engine::Status Api::get_attempt(const v1::GetAttemptRequest& request, v1::GetAttemptResponse& response) {
+  return guard(response, [&] { do_get_attempt(request, response); });
+}
+
+void Api::do_get_attempt(const v1::GetAttemptRequest& request, v1::GetAttemptResponse& response) {
+  const std::size_t size = checked_page_size(request.page_size());
+  const auto token = read_token(request.page_token(), kToken, 5);
+  const StoredRun run = run_named(request.run());
+  // The newest attempt moves on while pages are read: the token holds on to the one of the first page.
+  std::uint32_t segment = checked_segment(run, request.segment(), "segment");
+  if (!token.empty()) segment = checked_segment(run, static_cast<std::uint32_t>(token_number(token[0])), "page_token");
+  const auto bounds = attempt_bounds(pool_, run.id, segment);
+  if (!bounds) throw ApiError{{engine::Status::kNotFound, "run \"" + run.row.name + "\" has no report yet"}};
+  std::uint64_t attempt = request.attempt() == 0 ? bounds->last : request.attempt();
+  if (!token.empty()) attempt = static_cast<std::uint64_t>(token_number(token[1]));
+
+  const auto catalog = catalogs_.get(run.id, segment);
+  ReportRange range{run.id, segment, attempt, attempt, std::nullopt};
+  if (request.has_rank()) range.rank = request.rank();
+  AttemptRecords records(*catalog);
+  auto& summary = *response.mutable_attempt();
+  ReportReader(pool_, *catalog, deadline()).read(range, [&](const RankReports& reports) {
+    add_summary(reports, summary);
+    records.add(reports);
+  });
+  if (summary.ranks().empty()) {
+    const std::string whose = request.has_rank() ? " of rank " + std::to_string(request.rank()) : "";
+    throw ApiError{{engine::Status::kNotFound,
+                    "no report" + whose + " for attempt " + std::to_string(attempt) + " of segment " + std::to_string(segment) +
+                        "; attempts " + std::to_string(bounds->first) + " to " + std::to_string(bounds->last) + " are stored"}};
+  }
+  summary.set_segment(segment);
+  for (auto& point : scalers_at(pool_, run.id, segment, attempt, range.rank)) *summary.add_scalers() = std::move(point);
+
+  std::size_t begin = 0;
+  if (!token.empty()) {
+    begin = catalog->after(static_cast<std::uint32_t>(token_number(token[2])),
+                           static_cast<std::int32_t>(token_number(token[3])), token[4]);
+  }
+  for (const auto tensor : records.present()) {
+    if (tensor < begin) continue;
+    if (response.tensors_size() == static_cast<int>(size)) {
+      const auto& last = response.tensors().rbegin()->info();
+      response.set_next_page_token(
+          make_token(kToken, {std::to_string(segment), std::to_string(attempt), std::to_string(last.forward_index()),
+                              std::to_string(last.role()), last.name()}));
+      return;
+    }
+    auto& out = *response.add_tensors();
+    *out.mutable_info() = catalog->tensors[tensor].info;
+    *out.mutable_record() = to_proto(records.of(tensor).total());
+    const auto& ranks = records.of(tensor).ranks();
+    out.mutable_ranks()->Add(ranks.begin(), ranks.end());
+  }
+}
+
+}  // namespace scalewatch::history

@@ -1,0 +1,150 @@
+#include "server/history/commit_writer.h"
+
+#include "server/history/rows.h"
+
+namespace scalewatch::history {
+
+namespace {
+
+constexpr std::size_t kMaxCached = 200'000;  // ids of each kind; a full cache starts anew
+
+std::int64_t only_id(Query& query) {
+  const std::int64_t id = query.step() ? query.i64(0) : 0;
+  query.run();
+  return id;
+}
+
+}  // namespace
+
+void CommitWriter::write(const engine::CommitBatch& batch) {
+  // Runs and incarnations come first, for the rest refers to them.
+  for (const auto& row : batch.runs) put(row);
+  for (const auto& row : batch.incarnations) put(row);
+  for (const auto& row : batch.tables) put(row);
+  for (const auto& row : batch.reports) put(row);
+  for (const auto& row : batch.inputs) put(row);
+  for (const auto& row : batch.snapshots) put(row);
+  for (const auto& row : batch.alerts) put(row);
+  for (const auto& row : batch.outbox) put(row);
+  for (const auto& update : batch.outbox_updates) put(update);
+}
+
+void CommitWriter::forget() {
+  runs_.clear();
+  streams_.clear();
+}
+
+std::int64_t CommitWriter::run_id(const std::string& uid) {
+  if (const auto found = runs_.find(uid); found != runs_.end()) return found->second;
+  Query query(connection_, "SELECT id FROM runs WHERE uid = ?", uid);
+  const std::int64_t id = only_id(query);
+  if (id == 0) throw engine::StoreError(connection_.path() + ": a row of run " + uid + ", which is not stored", false);
+  if (runs_.size() >= kMaxCached) runs_.clear();
+  runs_.emplace(uid, id);
+  return id;
+}
+
+std::int64_t CommitWriter::stream_id(std::int64_t run, std::uint32_t rank, const engine::Incarnation& incarnation) {
+  const StreamKey key{run, rank, incarnation};
+  if (const auto found = streams_.find(key); found != streams_.end()) return found->second;
+  Query query(connection_, "SELECT id FROM streams WHERE run = ? AND rank = ? AND incarnation = ?", run, rank,
+              bytes_of(incarnation));
+  const std::int64_t id = only_id(query);
+  if (id == 0)
+    throw engine::StoreError(
+        connection_.path() + ": a row of an incarnation of rank " + std::to_string(rank) + ", which is not stored", false);
+  if (streams_.size() >= kMaxCached) streams_.clear();
+  streams_.emplace(key, id);
+  return id;
+}
+
+void CommitWriter::put(const engine::RunRow& row) {
+  Query(connection_,
+        "INSERT INTO runs (uid, name, created_ms, last_report_ms, segment, status, worst_open, overview) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (uid) DO UPDATE SET name = excluded.name, "
+        "created_ms = excluded.created_ms, last_report_ms = excluded.last_report_ms, segment = excluded.segment, "
+        "status = excluded.status, worst_open = excluded.worst_open, overview = excluded.overview",
+        row.run_uid, row.name, row.created_ms, row.last_report_ms, row.segment, row.status, row.worst_open, Blob{row.overview})
+      .run();
+}
+
+void CommitWriter::put(const engine::IncarnationRow& row) {
+  Query(connection_,
+        "INSERT INTO streams (run, rank, incarnation, ord, segment, attempt_base, durable_seq, has_left, hello) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run, rank, incarnation) DO UPDATE SET ord = excluded.ord, "
+        "segment = excluded.segment, attempt_base = excluded.attempt_base, "
+        "durable_seq = max(durable_seq, excluded.durable_seq), has_left = excluded.has_left, hello = excluded.hello",
+        run_id(row.run_uid), row.rank, bytes_of(row.incarnation), row.order, row.segment, row.attempt_base, row.durable_seq,
+        row.left, Blob{row.hello})
+      .run();
+}
+
+void CommitWriter::put(const engine::TableRow& row) {
+  Query(connection_,
+        "INSERT INTO table_deltas (stream, version, first_id, delta) VALUES (?, ?, ?, ?) "
+        "ON CONFLICT (stream, version) DO NOTHING",
+        stream_id(run_id(row.run_uid), row.rank, row.incarnation), row.version, row.first_id, Blob{row.delta})
+      .run();
+}
+
+void CommitWriter::put(const engine::ReportRow& row) {
+  const std::int64_t run = run_id(row.run_uid);
+  // Only a repeat of (stream, seq) is ignored: a pos that is taken is a mistake and must not drop a report in silence.
+  Query(
+      connection_,
+      "INSERT INTO reports (run, stream, rank, seq, pos, segment, attempt, step, time_ms, retrospective, loss, lr, grad_norm, "
+      "payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (stream, seq) DO NOTHING",
+      run, stream_id(run, row.rank, row.incarnation), row.rank, row.seq, row.pos, row.segment, row.attempt, row.step,
+      row.time_ms, row.retrospective, row.loss, row.lr, row.grad_norm, Blob{row.payload})
+      .run();
+  if (connection_.changes() == 0 || row.retrospective) return;
+  for (const auto& scaler : row.scalers) {
+    Query(connection_,
+          "INSERT OR REPLACE INTO scaler_rows (run, segment, scaler, attempt, rank, step, time_ms, scale_before, scale_after, "
+          "growth_tracker, outcome, loss) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+          run, row.segment, scaler.scaler, row.attempt, row.rank, row.step, row.time_ms, scaler.scale_before,
+          scaler.scale_after, scaler.growth_tracker, scaler.outcome, row.loss)
+        .run();
+  }
+}
+
+void CommitWriter::put(const engine::InputRow& row) {
+  Query(connection_, "INSERT INTO inputs (run, pos, payload) VALUES (?, ?, ?) ON CONFLICT (run, pos) DO NOTHING",
+        run_id(row.run_uid), row.pos, Blob{row.payload})
+      .run();
+}
+
+void CommitWriter::put(const engine::SnapshotRow& row) {
+  Query(connection_,
+        "INSERT INTO snapshots (run, pos, state) VALUES (?, ?, ?) ON CONFLICT (run) DO UPDATE SET pos = excluded.pos, "
+        "state = excluded.state WHERE excluded.pos >= pos",
+        run_id(row.run_uid), row.pos, Blob{row.state})
+      .run();
+}
+
+void CommitWriter::put(const engine::AlertRow& row) {
+  Query(connection_,
+        "INSERT OR REPLACE INTO alerts (id, run_uid, rule, severity, state, fired_ms, changed_ms, alert) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        row.id, row.run_uid, row.rule, row.severity, row.state, row.fired_ms, row.changed_ms, Blob{row.alert})
+      .run();
+}
+
+void CommitWriter::put(const engine::OutboxRow& row) {
+  Query(connection_,
+        "INSERT INTO outbox (key, sink, alert_id, transition, created_ms, alert) VALUES (?, ?, ?, ?, ?, ?) "
+        "ON CONFLICT (key, sink) DO NOTHING",
+        row.key, row.sink, row.alert_id, row.transition, row.created_ms, Blob{row.alert})
+      .run();
+}
+
+void CommitWriter::put(const engine::OutboxUpdate& update) {
+  // A row that was delivered stays so, whatever comes late.
+  Query(connection_,
+        "UPDATE outbox SET delivered = ?, tries = ?, next_try_ms = ?, last_error = ? WHERE key = ? AND sink = ? AND delivered "
+        "= 0",
+        update.delivered, update.tries, update.next_try_ms, update.last_error, update.key, update.sink)
+      .run();
+}
+
+}  // namespace scalewatch::history

@@ -1,0 +1,46 @@
+// Writes the rows of one commit, inside a transaction that its caller opened. Not thread-safe.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "server/engine/ports/history_store.h"
+#include "server/history/sqlite.h"
+
+namespace scalewatch::history {
+
+class CommitWriter {
+ public:
+  explicit CommitWriter(Connection& connection) : connection_(connection) {}
+
+  // Throws StoreError; then the transaction must be rolled back and forget() be called.
+  void write(const engine::CommitBatch& batch);
+  // Drops the caches of integer ids: what they hold may have been rolled back.
+  void forget();
+
+ private:
+  using StreamKey = std::tuple<std::int64_t, std::uint32_t, engine::Incarnation>;
+
+  std::int64_t run_id(const std::string& uid);
+  std::int64_t stream_id(std::int64_t run, std::uint32_t rank, const engine::Incarnation& incarnation);
+  void put(const engine::RunRow& row);
+  void put(const engine::IncarnationRow& row);
+  void put(const engine::TableRow& row);
+  void put(const engine::ReportRow& row);
+  void put(const engine::InputRow& row);
+  void put(const engine::SnapshotRow& row);
+  void put(const engine::AlertRow& row);
+  void put(const engine::OutboxRow& row);
+  void put(const engine::OutboxUpdate& update);
+
+  Connection& connection_;
+  std::unordered_map<std::string, std::int64_t> runs_;
+  std::map<StreamKey, std::int64_t> streams_;
+};
+
+}  // namespace scalewatch::history

@@ -1,0 +1,99 @@
+#include "server/history/record_reader.h"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "cuda/record/format.h"
+
+namespace scalewatch::history {
+
+namespace {
+
+template <class Column, class Value>
+Value at(const Column& column, int index, Value missing) {
+  return index < column.size() ? static_cast<Value>(column.Get(index)) : missing;
+}
+
+int size_of(const v1::RecordBlock& block) {
+  if (!block.ids().empty()) return block.ids_size();
+  // No more than there are values, whatever the count says.
+  return static_cast<int>(std::min<std::uint32_t>(block.count(), static_cast<std::uint32_t>(block.sum_size())));
+}
+
+// All but the sparse columns.
+Measured dense_part(const v1::RecordBlock& block, int index, std::uint64_t table_numel) {
+  constexpr float kAbsent = std::numeric_limits<float>::quiet_NaN();
+  Measured measured;
+  measured.scale = effective_scale(block.measured_under_scale());
+  measured.target = static_cast<DType>(block.target());
+  measured.micro_batches = std::max(1U, block.micro_batches());
+  auto& record = measured.record;
+  record.numel = at(block.numel(), index, table_numel * measured.micro_batches);
+  record.min = at(block.min(), index, kAbsent);
+  record.max = at(block.max(), index, kAbsent);
+  record.absmin_nonzero = at(block.absmin_nonzero(), index, kAbsent);
+  record.sum = at(block.sum(), index, 0.0);
+  record.sum_sq = at(block.sum_sq(), index, 0.0);
+  record.zero = at(block.zero(), index, std::uint64_t{0});
+  record.subnormal = at(block.subnormal(), index, std::uint64_t{0});
+  record.flushed = at(block.flushed(), index, std::uint64_t{0});
+  return measured;
+}
+
+// Fills the sparse columns into the records that `find` gives for their indexes (null: not wanted).
+template <class Find>
+void sparse_part(const v1::RecordBlock& block, const Find& find) {
+  const auto spread = [&](const auto& list, std::uint64_t Record::*field) {
+    for (const auto& entry : list) {
+      if (Measured* measured = find(entry.index())) measured->record.*field = entry.count();
+    }
+  };
+  spread(block.nan(), &Record::nan);
+  spread(block.pos_inf(), &Record::pos_inf);
+  spread(block.neg_inf(), &Record::neg_inf);
+  spread(block.over(), &Record::over);
+  for (const auto& entry : block.first_bad_micro()) {
+    if (Measured* measured = find(entry.index())) measured->first_bad_micro = entry.micro();
+  }
+}
+
+// Position of a tensor in a block; -1 when it is not there.
+int position(const v1::RecordBlock& block, std::uint32_t id) {
+  if (block.ids().empty()) {
+    const std::uint64_t index = std::uint64_t{id} - block.first_id();
+    return id >= block.first_id() && index < static_cast<std::uint64_t>(size_of(block)) ? static_cast<int>(index) : -1;
+  }
+  const auto found = std::lower_bound(block.ids().begin(), block.ids().end(), id);
+  return found != block.ids().end() && *found == id ? static_cast<int>(found - block.ids().begin()) : -1;
+}
+
+}  // namespace
+
+void for_each_record(const v1::Report& report, const NumelOf& numel_of,
+                     const std::function<void(std::uint32_t id, const Measured&)>& visit) {
+  std::vector<Measured> records;
+  for (const auto& block : report.blocks()) {
+    const int size = size_of(block);
+    const auto id_of = [&](int index) {
+      return block.ids().empty() ? block.first_id() + static_cast<std::uint32_t>(index) : block.ids(index);
+    };
+    records.clear();
+    for (int i = 0; i < size; ++i) records.push_back(dense_part(block, i, numel_of(id_of(i))));
+    sparse_part(block, [&](std::uint32_t index) { return index < records.size() ? &records[index] : nullptr; });
+    for (int i = 0; i < size; ++i) visit(id_of(i), records[static_cast<std::size_t>(i)]);
+  }
+}
+
+std::optional<Measured> find_record(const v1::Report& report, std::uint32_t id, std::uint64_t numel) {
+  for (const auto& block : report.blocks()) {
+    const int index = position(block, id);
+    if (index < 0) continue;
+    Measured measured = dense_part(block, index, numel);
+    sparse_part(block, [&](std::uint32_t other) { return other == static_cast<std::uint32_t>(index) ? &measured : nullptr; });
+    return measured;
+  }
+  return std::nullopt;
+}
+
+}  // namespace scalewatch::history

@@ -1,0 +1,26 @@
+// From the columns of a stored report to the records of single tensors.
+//
+// Pure and thread-safe. Reports were checked when they were taken in; a column that is too short all the same reads as absent
+// (NaN or 0), never beyond its end.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "scalewatch/v1/ingest.pb.h"
+#include "server/history/measured.h"
+
+namespace scalewatch::history {
+
+// Elements of one measurement of the tensor with this id, by the incarnation's table.
+using NumelOf = std::function<std::uint64_t(std::uint32_t id)>;
+
+// Calls `visit` for every record of a report, in the order of its blocks.
+void for_each_record(const v1::Report& report, const NumelOf& numel_of,
+                     const std::function<void(std::uint32_t id, const Measured&)>& visit);
+
+// The record of one tensor; absent when the report has none.
+std::optional<Measured> find_record(const v1::Report& report, std::uint32_t id, std::uint64_t numel);
+
+}  // namespace scalewatch::history

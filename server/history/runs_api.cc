@@ -1,0 +1,133 @@
+// Runs: listing, one run's overview, and finding a run by name.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "server/history/api_impl.h"
+#include "server/history/nearest.h"
+#include "server/history/page_token.h"
+
+namespace scalewatch::history {
+
+namespace {
+
+constexpr char kToken = 'r';
+constexpr int kMaxFindings = 1000;
+constexpr int kMaxCompared = 20'000;  // run names that a misspelled one is held against
+
+// The columns are what lists are sorted by: they win over the overview.
+v1::GetRunResponse overview_of(const engine::RunRow& row) {
+  v1::GetRunResponse overview;
+  if (!overview.ParseFromString(row.overview)) {
+    throw ApiError{
+        {engine::Status::kInternal, "the stored overview of run " + row.name + " cannot be read: the history file is damaged"}};
+  }
+  auto& run = *overview.mutable_run();
+  run.set_run_uid(row.run_uid);
+  run.set_name(row.name);
+  run.set_created_ms(row.created_ms);
+  run.set_last_report_ms(row.last_report_ms);
+  run.set_segment(row.segment);
+  run.set_status(static_cast<v1::RunStatus>(row.status));
+  run.set_worst_open(static_cast<v1::Severity>(row.worst_open));
+  return overview;
+}
+
+}  // namespace
+
+std::unique_ptr<engine::HistoryApi> make_history_api(SqliteStore& store, const ApiLimits& limits) {
+  return std::make_unique<Api>(store, limits);
+}
+
+engine::Status Api::list_runs(const v1::ListRunsRequest& request, v1::ListRunsResponse& response) {
+  return guard(response, [&] { do_list_runs(request, response); });
+}
+
+engine::Status Api::get_run(const v1::GetRunRequest& request, v1::GetRunResponse& response) {
+  return guard(response, [&] { do_get_run(request, response); });
+}
+
+void Api::do_list_runs(const v1::ListRunsRequest& request, v1::ListRunsResponse& response) {
+  const std::size_t size = checked_page_size(request.page_size());
+  const auto token = read_token(request.page_token(), kToken, 3);
+  std::string where = "WHERE worst_open >= ?1 AND (?2 = '' OR instr(name, ?2) > 0) AND (?3 < 0 OR status = ?3)";
+  // The order is (worst_open down, last_report_ms down, id up).
+  if (!token.empty()) {
+    where += " AND (worst_open < ?4 OR (worst_open = ?4 AND (last_report_ms < ?5 OR (last_report_ms = ?5 AND id > ?6))))";
+  }
+  where += " ORDER BY worst_open DESC, last_report_ms DESC, id LIMIT ?7";
+  const auto place = [&](std::size_t field) { return token.empty() ? 0 : token_number(token[field]); };
+  const std::int64_t status = request.has_status() ? request.status() : -1;
+  ReadPool::Lease lease(pool_);
+  Query query(*lease, select_runs(where), static_cast<std::int64_t>(request.min_severity()), request.name_contains(), status,
+              place(0), place(1), place(2), static_cast<std::int64_t>(size + 1));
+  StoredRun last;
+  while (query.step()) {
+    if (response.runs_size() == static_cast<int>(size)) {
+      response.set_next_page_token(make_token(
+          kToken, {std::to_string(last.row.worst_open), std::to_string(last.row.last_report_ms), std::to_string(last.id)}));
+      return;
+    }
+    last = read_run(query);
+    *response.add_runs() = std::move(*overview_of(last.row).mutable_run());
+  }
+}
+
+void Api::do_get_run(const v1::GetRunRequest& request, v1::GetRunResponse& response) {
+  const StoredRun run = run_named(request.run());
+  response = overview_of(run.row);
+  response.clear_findings();
+  const auto add = [&](std::vector<std::int32_t> states) {
+    const engine::AlertReader::Filter filter{run.row.run_uid, std::move(states), 0};
+    for (const auto& row :
+         store_.list(filter, std::nullopt, static_cast<std::size_t>(kMaxFindings - response.findings_size()))) {
+      v1::Alert alert;
+      if (!alert.ParseFromString(row.alert)) {
+        throw ApiError{{engine::Status::kInternal, "stored alert " + row.id + " cannot be read: the history file is damaged"}};
+      }
+      *response.add_findings() = std::move(*alert.mutable_finding());
+    }
+  };
+  add({v1::ALERT_STATE_UNSPECIFIED, v1::ALERT_STATE_PENDING, v1::ALERT_STATE_FIRING, v1::ALERT_STATE_ACKNOWLEDGED,
+       v1::ALERT_STATE_SILENCED});
+  add({v1::ALERT_STATE_RESOLVED});
+}
+
+StoredRun Api::run_named(const std::string& name_or_uid) {
+  if (name_or_uid.empty()) invalid("run", "is empty; give a run's name or run_uid");
+  ReadPool::Lease lease(pool_);
+  if (auto run = find_stored_run(*lease, name_or_uid)) return std::move(*run);
+  NearestNames nearest(name_or_uid);
+  Query names(*lease, "SELECT name FROM runs ORDER BY name LIMIT ?", kMaxCompared);
+  bool any = false;
+  while (!lease.page_over() && names.step()) {
+    nearest.offer(names.bytes(0));
+    any = true;
+  }
+  throw ApiError{{engine::Status::kNotFound,
+                  "unknown run \"" + name_or_uid + "\"" + (any ? nearest.text() : std::string("; no run is stored yet"))}};
+}
+
+std::uint32_t Api::checked_segment(const StoredRun& run, std::uint32_t segment, const char* field) {
+  if (segment > run.row.segment) {
+    invalid(field, std::to_string(segment) + " does not exist; the newest segment of run " + run.row.name + " is " +
+                       std::to_string(run.row.segment));
+  }
+  return segment == 0 ? run.row.segment : segment;
+}
+
+std::optional<Api::Span> Api::span_of(const StoredRun& run, const v1::AttemptRange& range) {
+  if (range.last() != 0 && range.first() > range.last()) {
+    invalid("range",
+            "first (" + std::to_string(range.first()) + ") is larger than last (" + std::to_string(range.last()) + ")");
+  }
+  Span span{checked_segment(run, range.segment(), "range.segment"), 0, 0};
+  const auto bounds = attempt_bounds(pool_, run.id, span.segment);
+  if (!bounds) return std::nullopt;
+  span.first = std::max(range.first(), bounds->first);
+  span.last = range.last() == 0 ? bounds->last : std::min(range.last(), bounds->last);
+  if (span.first > span.last) return std::nullopt;
+  return span;
+}
+
+}  // namespace scalewatch::history

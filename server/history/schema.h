@@ -1,0 +1,20 @@
+// The history file: what it looks like on disk, and how a file is made or checked when it is opened.
+//
+// `history.db` is a SQLite 3 database (application_id 0x53435731, "SCW1") that people may open and read at any time; its
+// version is SQLite's user_version. Blobs are serialized scalewatch.v1 messages unless said otherwise. Unsigned 64-bit values
+// are stored as SQLite's signed ones, bit for bit. Numbers that may be NaN (loss, lr, grad_norm, scales) hold the text 'NaN'
+// then, for SQLite takes a NaN for NULL; NULL means absent, Inf is stored as such.
+#pragma once
+
+#include "server/history/sqlite.h"
+
+namespace scalewatch::history {
+
+inline constexpr std::int64_t kApplicationId = 0x53435731;
+inline constexpr std::int64_t kSchemaVersion = 1;
+
+// Makes the schema in an empty file, checks it in another. Throws StoreError for a file of something else and for one that
+// a newer binary wrote.
+void prepare_schema(Connection& connection, const std::string& path);
+
+}  // namespace scalewatch::history

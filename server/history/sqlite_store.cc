@@ -1,0 +1,215 @@
+#include "server/history/sqlite_store.h"
+
+#include <map>
+#include <utility>
+
+#include "server/history/commit_writer.h"
+#include "server/history/folder_lock.h"
+#include "server/history/rows.h"
+#include "server/history/scaler_reader.h"
+#include "server/history/schema.h"
+
+namespace scalewatch::history {
+
+namespace {
+
+constexpr std::int64_t kLogPageRows = 512;
+
+// Puts the observations back into the reports of a page.
+class ScalerFill {
+ public:
+  ScalerFill(Connection& connection, std::int64_t run) : connection_(connection), run_(run) {}
+
+  void fill(engine::ReportRow& row) {
+    if (row.retrospective) return;
+    auto numbers = numbers_.find(row.segment);
+    if (numbers == numbers_.end()) {
+      numbers = numbers_.emplace(row.segment, scaler_numbers(connection_, run_, row.segment)).first;
+    }
+    for (const std::uint32_t scaler : numbers->second) {
+      Query query(connection_,
+                  "SELECT scale_before, scale_after, growth_tracker, outcome FROM scaler_rows "
+                  "WHERE run = ? AND segment = ? AND scaler = ? AND attempt = ? AND rank = ?",
+                  run_, row.segment, scaler, row.attempt, row.rank);
+      if (!query.step()) continue;
+      auto& out = row.scalers.emplace_back();
+      out.scaler = scaler;
+      out.scale_before = query.number(0);
+      out.scale_after = query.number(1);
+      if (!query.is_null(2)) out.growth_tracker = query.i64(2);
+      out.outcome = query.i32(3);
+    }
+  }
+
+ private:
+  Connection& connection_;
+  const std::int64_t run_;
+  std::map<std::uint32_t, std::vector<std::uint32_t>> numbers_;  // by segment
+};
+
+}  // namespace
+
+std::unique_ptr<SqliteStore> SqliteStore::open(const std::filesystem::path& directory, const StoreOptions& options) {
+  auto lock = std::make_unique<FolderLock>(directory);
+  const std::string path = (directory / "history.db").string();
+  std::unique_ptr<Connection> writer;
+  try {
+    writer = std::make_unique<Connection>(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+    // SQLite opens what it may not write for reading, without a word.
+    if (writer->read_only()) throw engine::StoreError(path + ": not writable", false);
+    prepare_schema(*writer, path);
+  } catch (const engine::StoreError& error) {
+    throw engine::StoreError(std::string("cannot open the history: ") + error.what(), error.retryable);
+  }
+  return std::unique_ptr<SqliteStore>(new SqliteStore(std::move(lock), std::move(writer), path, options));
+}
+
+SqliteStore::SqliteStore(std::unique_ptr<FolderLock> lock, std::unique_ptr<Connection> writer, const std::string& path,
+                         const StoreOptions& options)
+    : options_(options),
+      lock_(std::move(lock)),
+      writer_(std::move(writer)),
+      rows_(std::make_unique<CommitWriter>(*writer_)),
+      readers_(path, options.readers, options.read_transaction) {}
+
+SqliteStore::~SqliteStore() = default;
+
+void SqliteStore::commit(const engine::CommitBatch& batch) {
+  if (batch.empty()) return;
+  std::lock_guard lock(commit_mutex_);
+  try {
+    writer_->execute("BEGIN IMMEDIATE");
+    rows_->write(batch);
+    writer_->execute("COMMIT");
+  } catch (...) {
+    writer_->rollback();
+    rows_->forget();
+    throw;
+  }
+}
+
+std::optional<engine::RunRow> SqliteStore::find_run(const std::string& name_or_uid) {
+  ReadPool::Lease lease(readers_);
+  auto run = find_stored_run(*lease, name_or_uid);
+  if (!run) return std::nullopt;
+  return std::move(run->row);
+}
+
+std::vector<engine::RunRow> SqliteStore::list_running(std::size_t limit) {
+  constexpr int kRunning = 1;  // v1.RUN_STATUS_RUNNING
+  ReadPool::Lease lease(readers_, ReadPool::Limit::kNone);
+  Query query(*lease, select_runs("WHERE status = ? ORDER BY last_report_ms DESC, id LIMIT ?"), kRunning, limit);
+  std::vector<engine::RunRow> rows;
+  while (query.step()) rows.push_back(read_run(query).row);
+  return rows;
+}
+
+std::vector<engine::IncarnationRow> SqliteStore::incarnations(const std::string& run_uid) {
+  ReadPool::Lease lease(readers_, ReadPool::Limit::kNone);
+  Query query(*lease,
+              "SELECT rank, incarnation, ord, segment, attempt_base, durable_seq, has_left, hello FROM streams "
+              "WHERE run = (SELECT id FROM runs WHERE uid = ?) ORDER BY rank, ord, id",
+              run_uid);
+  std::vector<engine::IncarnationRow> rows;
+  while (query.step()) {
+    auto& row = rows.emplace_back();
+    row.run_uid = run_uid;
+    row.rank = query.u32(0);
+    row.incarnation = incarnation_from(query.bytes(1));
+    row.order = query.u64(2);
+    row.segment = query.u32(3);
+    row.attempt_base = query.u64(4);
+    row.durable_seq = query.u64(5);
+    row.left = query.i64(6) != 0;
+    row.hello = query.bytes(7);
+  }
+  return rows;
+}
+
+std::vector<engine::TableRow> SqliteStore::tables(const std::string& run_uid, std::uint32_t rank,
+                                                  const engine::Incarnation& incarnation) {
+  ReadPool::Lease lease(readers_, ReadPool::Limit::kNone);
+  Query query(*lease,
+              "SELECT version, first_id, delta FROM table_deltas WHERE stream = (SELECT id FROM streams WHERE "
+              "run = (SELECT id FROM runs WHERE uid = ?) AND rank = ? AND incarnation = ?) ORDER BY version",
+              run_uid, rank, bytes_of(incarnation));
+  std::vector<engine::TableRow> rows;
+  while (query.step()) rows.push_back({run_uid, rank, incarnation, query.u32(0), query.u32(1), query.bytes(2)});
+  return rows;
+}
+
+std::optional<engine::SnapshotRow> SqliteStore::newest_snapshot(const std::string& run_uid) {
+  ReadPool::Lease lease(readers_, ReadPool::Limit::kNone);
+  Query query(*lease, "SELECT pos, state FROM snapshots WHERE run = (SELECT id FROM runs WHERE uid = ?)", run_uid);
+  if (!query.step()) return std::nullopt;
+  return engine::SnapshotRow{run_uid, query.u64(0), query.bytes(1)};
+}
+
+void SqliteStore::read_log(const std::string& run_uid, std::uint64_t after_pos,
+                           const std::function<void(const LogEntry&)>& visit) {
+  std::int64_t run = 0;
+  {
+    ReadPool::Lease lease(readers_);
+    const auto stored = find_stored_run(*lease, run_uid);
+    if (!stored) return;
+    run = stored->id;
+  }
+  std::vector<LogEntry> page;
+  for (bool more = true; more;) {
+    page.clear();
+    more = read_log_page(run, after_pos, page);
+    for (auto& entry : page) {
+      (entry.report ? entry.report->run_uid : entry.input->run_uid) = run_uid;
+      after_pos = entry.report ? entry.report->pos : entry.input->pos;
+      visit(entry);
+    }
+  }
+}
+
+bool SqliteStore::read_log_page(std::int64_t run, std::uint64_t after_pos, std::vector<LogEntry>& page) {
+  ReadPool::Lease lease(readers_);
+  // Two cursors that are merged by hand: each is one walk along an index, whatever the planner thinks.
+  Query reports(*lease,
+                "SELECT r.pos, r.rank, s.incarnation, r.seq, r.segment, r.attempt, r.step, r.time_ms, r.retrospective, r.loss, "
+                "r.lr, r.grad_norm, r.payload FROM reports r INDEXED BY reports_by_pos JOIN streams s ON s.id = r.stream "
+                "WHERE r.run = ? AND r.pos > ? ORDER BY r.pos LIMIT ?",
+                run, after_pos, kLogPageRows);
+  Query inputs(*lease, "SELECT pos, payload FROM inputs WHERE run = ? AND pos > ? ORDER BY pos LIMIT ?", run, after_pos,
+               kLogPageRows);
+  bool has_report = reports.step();
+  bool has_input = inputs.step();
+  ScalerFill scalers(*lease, run);
+  std::size_t bytes = 0;
+  for (std::int64_t rows = 0; has_report || has_input; ++rows) {
+    if (rows == kLogPageRows || bytes >= options_.read_page_bytes || (rows > 0 && lease.page_over())) return true;
+    LogEntry& entry = page.emplace_back();
+    if (has_report && (!has_input || reports.u64(0) < inputs.u64(0))) {
+      auto& row = entry.report.emplace();
+      row.pos = reports.u64(0);
+      row.rank = reports.u32(1);
+      row.incarnation = incarnation_from(reports.bytes(2));
+      row.seq = reports.u64(3);
+      row.segment = reports.u32(4);
+      row.attempt = reports.u64(5);
+      row.step = reports.i64(6);
+      row.time_ms = reports.i64(7);
+      row.retrospective = reports.i64(8) != 0;
+      row.loss = reports.number(9);
+      row.lr = reports.number(10);
+      row.grad_norm = reports.number(11);
+      row.payload = reports.bytes(12);
+      scalers.fill(row);
+      bytes += row.payload.size();
+      has_report = reports.step();
+    } else {
+      auto& row = entry.input.emplace();
+      row.pos = inputs.u64(0);
+      row.payload = inputs.bytes(1);
+      bytes += row.payload.size();
+      has_input = inputs.step();
+    }
+  }
+  return false;
+}
+
+}  // namespace scalewatch::history

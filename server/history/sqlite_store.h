@@ -1,0 +1,76 @@
+// The embedded history: one SQLite file, `history.db`, in the server's data folder (see schema.h for what is in it).
+//
+// One connection writes, used by commit() alone; readers have their own read-only ones and never hold up a commit. A commit is
+// durable when it returns (write-ahead log, synchronous=FULL) or has changed nothing.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/engine/ports/alert_reader.h"
+#include "server/engine/ports/history_store.h"
+#include "server/history/read_pool.h"
+
+namespace scalewatch::history {
+
+class CommitWriter;
+class FolderLock;
+
+struct StoreOptions {
+  std::size_t readers = 4;                             // connections for reading, opened when first needed
+  std::chrono::milliseconds read_transaction{250};     // longest one; longer reads are paged
+  std::size_t read_page_bytes = std::size_t{4} << 20;  // payload bytes of one page of the log
+};
+
+// Thread-safe, commit() included.
+class SqliteStore : public engine::HistoryStore, public engine::OutboxStore, public engine::AlertReader {
+ public:
+  // Makes the folder and the file where they are missing. Throws StoreError with one line that names the path and the cause:
+  // not writable, in use by another scalewatchd, not a database, of a newer schema.
+  static std::unique_ptr<SqliteStore> open(const std::filesystem::path& directory, const StoreOptions& options = {});
+  ~SqliteStore() override;
+
+  void commit(const engine::CommitBatch& batch) override;
+  std::optional<engine::RunRow> find_run(const std::string& name_or_uid) override;
+  std::vector<engine::RunRow> list_running(std::size_t limit) override;
+  std::vector<engine::IncarnationRow> incarnations(const std::string& run_uid) override;
+  std::vector<engine::TableRow> tables(const std::string& run_uid, std::uint32_t rank,
+                                       const engine::Incarnation& incarnation) override;
+  std::optional<engine::SnapshotRow> newest_snapshot(const std::string& run_uid) override;
+  // Scaler observations that a newer incarnation of the rank replaced come as the newer ones. No transaction is open while
+  // `visit` runs, so it may take its time and use the store. What is committed meanwhile may be visited too.
+  void read_log(const std::string& run_uid, std::uint64_t after_pos,
+                const std::function<void(const LogEntry&)>& visit) override;
+
+  std::vector<Pending> due_outbox(std::int64_t now_ms, std::size_t limit) override;
+  std::optional<std::int64_t> next_outbox_due_ms() override;
+  std::vector<engine::AlertRow> open_alerts(std::size_t limit) override;
+
+  std::vector<engine::AlertRow> list(const Filter& filter, const std::optional<Cursor>& after, std::size_t limit) override;
+  std::optional<engine::AlertRow> find(const std::string& id) override;
+  std::vector<v1::DeliveryStatus> deliveries(const std::string& id) override;
+
+  // For the other readers of this room.
+  ReadPool& readers() { return readers_; }
+
+ private:
+  SqliteStore(std::unique_ptr<FolderLock> lock, std::unique_ptr<Connection> writer, const std::string& path,
+              const StoreOptions& options);
+  // A page of the log into `page`; false when it reached the end.
+  bool read_log_page(std::int64_t run, std::uint64_t after_pos, std::vector<LogEntry>& page);
+
+  const StoreOptions options_;
+  std::unique_ptr<FolderLock> lock_;
+  std::mutex commit_mutex_;
+  std::unique_ptr<Connection> writer_;
+  std::unique_ptr<CommitWriter> rows_;
+  ReadPool readers_;
+};
+
+}  // namespace scalewatch::history

@@ -1,0 +1,178 @@
+// Tensors: listing, one tensor over attempts, and the ones that lead.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/history/api_impl.h"
+#include "server/history/attempt_records.h"
+#include "server/history/nearest.h"
+#include "server/history/page_token.h"
+
+namespace scalewatch::history {
+
+namespace {
+
+constexpr char kToken = 't';
+constexpr std::size_t kMaxCompared = 20'000;  // tensor names that a misspelled one is held against
+
+}  // namespace
+
+engine::Status Api::list_tensors(const v1::ListTensorsRequest& request, v1::ListTensorsResponse& response) {
+  return guard(response, [&] { do_list_tensors(request, response); });
+}
+
+engine::Status Api::get_tensor_history(const v1::GetTensorHistoryRequest& request, v1::GetTensorHistoryResponse& response) {
+  return guard(response, [&] { do_get_tensor_history(request, response); });
+}
+
+std::uint32_t Api::tensor_named(const Catalog& catalog, const std::string& name, v1::Role role) {
+  auto found = catalog.find(name);
+  if (role != v1::ROLE_UNSPECIFIED) std::erase_if(found, [&](auto i) { return catalog.tensors[i].info.role() != role; });
+  if (found.size() == 1) return found.front();
+  if (found.size() > 1) {
+    std::string roles;
+    for (const auto i : found) roles += (roles.empty() ? "" : ", ") + v1::Role_Name(catalog.tensors[i].info.role());
+    invalid("role", "tensor \"" + name + "\" has several, say which: " + roles);
+  }
+  NearestNames nearest(name);
+  for (std::size_t i = 0; i < std::min(catalog.tensors.size(), kMaxCompared); ++i) {
+    if (role == v1::ROLE_UNSPECIFIED || catalog.tensors[i].info.role() == role) nearest.offer(catalog.tensors[i].info.name());
+  }
+  const std::string with_role = role == v1::ROLE_UNSPECIFIED ? "" : " with role " + v1::Role_Name(role);
+  throw ApiError{{engine::Status::kNotFound, "unknown tensor \"" + name + "\"" + with_role + nearest.text()}};
+}
+
+void Api::do_list_tensors(const v1::ListTensorsRequest& request, v1::ListTensorsResponse& response) {
+  const std::size_t size = checked_page_size(request.page_size());
+  const auto token = read_token(request.page_token(), kToken, 3);
+  const StoredRun run = run_named(request.run());
+  const auto catalog = catalogs_.get(run.id, run.row.segment);
+  std::size_t next = 0;
+  if (!token.empty()) {
+    next = catalog->after(static_cast<std::uint32_t>(token_number(token[0])), static_cast<std::int32_t>(token_number(token[1])),
+                          token[2]);
+  }
+  std::vector<std::uint32_t> page;
+  for (; next < catalog->tensors.size(); ++next) {
+    const auto& info = catalog->tensors[next].info;
+    if (request.role() != v1::ROLE_UNSPECIFIED && info.role() != request.role()) continue;
+    if (info.name().find(request.name_contains()) == std::string::npos) continue;
+    if (page.size() == size) {
+      const auto& last = catalog->tensors[page.back()].info;
+      response.set_next_page_token(
+          make_token(kToken, {std::to_string(last.forward_index()), std::to_string(last.role()), last.name()}));
+      break;
+    }
+    page.push_back(static_cast<std::uint32_t>(next));
+    auto& tensor = *response.add_tensors();
+    *tensor.mutable_info() = info;
+    tensor.set_ranks(catalog->tensors[next].ranks);
+  }
+
+  // Newest record of each, looking back from the newest attempt.
+  ReportReader reader(pool_, *catalog, deadline());
+  AttemptRecords records(*catalog);
+  std::size_t missing = page.size();
+  std::uint64_t attempt = std::numeric_limits<std::int64_t>::max();
+  for (std::uint32_t looked = 0; missing > 0 && looked < limits_.newest_record_attempts; ++looked) {
+    const auto before = attempt_before(pool_, run.id, run.row.segment, attempt);
+    if (!before || (looked > 0 && reader.late())) break;
+    attempt = *before;
+    records.clear();
+    reader.read({run.id, run.row.segment, attempt, attempt, std::nullopt},
+                [&](const RankReports& reports) { records.add(reports); });
+    for (std::size_t i = 0; i < page.size(); ++i) {
+      auto& tensor = *response.mutable_tensors(static_cast<int>(i));
+      if (tensor.has_last() || records.of(page[i]).empty()) continue;
+      tensor.set_last_attempt(attempt);
+      *tensor.mutable_last() = to_proto(records.of(page[i]).total());
+      --missing;
+    }
+  }
+}
+
+namespace {
+
+// The attempts of one point while they are read.
+class Bucket {
+ public:
+  explicit Bucket(std::uint64_t attempt) : first_(attempt) {}
+  void add(std::uint64_t attempt, const Measured& measured) {
+    last_ = attempt;
+    if (attempts_++ == 0) {
+      total_ = measured;
+    } else {
+      combine(total_, measured);
+      total_.micro_batches += measured.micro_batches;
+    }
+    if (const auto octaves = headroom_of(measured)) {
+      min_headroom_ = std::min(min_headroom_.value_or(*octaves), *octaves);
+    }
+  }
+  void tell(v1::TensorPoint& point) const {
+    point.set_first_attempt(first_);
+    point.set_last_attempt(last_);
+    point.set_attempts(attempts_);
+    *point.mutable_record() = to_proto(total_);
+    if (min_headroom_) point.set_min_headroom(*min_headroom_);
+  }
+
+ private:
+  std::uint64_t first_;
+  std::uint64_t last_ = 0;
+  std::uint32_t attempts_ = 0;
+  Measured total_;
+  std::optional<double> min_headroom_;
+};
+
+}  // namespace
+
+void Api::do_get_tensor_history(const v1::GetTensorHistoryRequest& request, v1::GetTensorHistoryResponse& response) {
+  const std::size_t max_points = checked_limit("max_points", request.max_points(), 1000, 10'000);
+  const StoredRun run = run_named(request.run());
+  const std::uint32_t segment = checked_segment(run, request.range().segment(), "range.segment");
+  const auto catalog = catalogs_.get(run.id, segment);
+  const std::uint32_t tensor = tensor_named(*catalog, request.tensor(), request.role());
+  *response.mutable_info() = catalog->tensors[tensor].info;
+  const auto span = span_of(run, request.range());
+  if (!span) return;
+
+  const std::uint64_t width = (span->last - span->first) / max_points + 1;
+  std::optional<Bucket> bucket;
+  std::uint64_t bucket_number = 0;
+  TensorRecords records(*catalog, tensor);
+  std::uint64_t attempt = 0;
+  const auto close_bucket = [&] {
+    if (bucket) bucket->tell(*response.add_points());
+    bucket.reset();
+  };
+  const auto close_attempt = [&] {
+    if (!records.merged().empty()) {
+      const std::uint64_t number = (attempt - span->first) / width;
+      if (bucket && number != bucket_number) close_bucket();
+      if (!bucket) bucket.emplace(attempt);
+      bucket_number = number;
+      bucket->add(attempt, records.merged().total());
+    }
+    records.clear();
+  };
+  ReportRange range{run.id, segment, span->first, span->last, std::nullopt};
+  if (request.has_rank()) range.rank = request.rank();
+  ReportReader reader(pool_, *catalog, deadline());
+  const auto rest = reader.read(range, [&](const RankReports& reports) {
+    if (reports.front().attempt != attempt) close_attempt();
+    attempt = reports.front().attempt;
+    records.add(reports);
+  });
+  close_attempt();
+  close_bucket();
+  if (rest) {
+    response.set_truncated(true);
+    response.set_next_attempt(*rest);
+  }
+}
+
+}  // namespace scalewatch::history

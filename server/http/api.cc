@@ -1,0 +1,96 @@
+#include "server/http/api.h"
+
+#include <google/protobuf/util/json_util.h>
+
+#include <set>
+#include <string>
+
+namespace scalewatch::http {
+namespace {
+
+unsigned http_status(engine::Status::Code code) {
+  switch (code) {
+    case engine::Status::kOk:
+      return 200;
+    case engine::Status::kInvalidArgument:
+      return 400;
+    case engine::Status::kNotFound:
+      return 404;
+    case engine::Status::kFailedPrecondition:
+      return 409;
+    case engine::Status::kResourceExhausted:
+      return 429;
+    case engine::Status::kUnavailable:
+      return 503;
+    case engine::Status::kInternal:
+      break;
+  }
+  return 500;
+}
+
+Response to_json(const google::protobuf::Message& message) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.always_print_primitive_fields = true;
+  options.preserve_proto_field_names = true;
+  Response response{200, kJson, {}, {}};
+  const auto status = google::protobuf::util::MessageToJsonString(message, &response.body, options);
+  if (!status.ok()) return error_response(500, "the answer cannot be written as JSON: " + std::string(status.message()));
+  response.body += '\n';
+  return response;
+}
+
+// Body, path and query become the request. Returns an answer when they can't.
+template <class RequestMessage>
+std::optional<Response> read_request(const Call& call, RequestMessage& message) {
+  if (call.request.method == "POST") {
+    // A content type that no HTML form can send keeps other sites' pages from posting through a user's browser.
+    if (!call.request.content_type.starts_with(kJson)) return error_response(415, "Content-Type must be application/json");
+    if (!call.request.body.empty()) {
+      const auto status = google::protobuf::util::JsonStringToMessage(call.request.body, &message);
+      if (!status.ok()) return error_response(400, "body: " + std::string(status.message()));
+    }
+  }
+  std::set<std::string> in_path;
+  for (const auto& [name, value] : call.path) in_path.insert(name);
+  std::string error = set_fields(message, call.path);
+  if (error.empty()) error = set_fields(message, call.url.query, in_path);
+  if (!error.empty()) return error_response(400, error);
+  return std::nullopt;
+}
+
+template <class Api, class RequestMessage, class ResponseMessage>
+Route route(const char* method, const char* pattern, std::function<Api*()> api,
+            engine::Status (Api::*function)(const RequestMessage&, ResponseMessage&)) {
+  return {method, pattern, Speed::kWorker, [api = std::move(api), function](const Call& call) -> Response {
+            RequestMessage request;
+            if (auto refused = read_request(call, request)) return *std::move(refused);
+            Api* const target = api();
+            if (target == nullptr) return error_response(503, "the server is starting or stopping; ask again");
+            ResponseMessage response;
+            const engine::Status status = (target->*function)(request, response);
+            return status.ok() ? to_json(response) : error_response(http_status(status.code), status.message);
+          }};
+}
+
+}  // namespace
+
+std::vector<Route> api_routes(const ApiSources& sources) {
+  using engine::AlertsApi;
+  using engine::HistoryApi;
+  const auto& history = sources.history;
+  const auto& alerts = sources.alerts;
+  return {
+      route("GET", "/api/v1/runs", history, &HistoryApi::list_runs),
+      route("GET", "/api/v1/runs/{run}", history, &HistoryApi::get_run),
+      route("GET", "/api/v1/runs/{run}/tensors", history, &HistoryApi::list_tensors),
+      route("GET", "/api/v1/runs/{run}/tensors/{tensor}/history", history, &HistoryApi::get_tensor_history),
+      route("GET", "/api/v1/runs/{run}/attempts/{attempt}", history, &HistoryApi::get_attempt),
+      route("GET", "/api/v1/runs/{run}/top", history, &HistoryApi::top_tensors),
+      route("GET", "/api/v1/runs/{run}/scaler", history, &HistoryApi::get_scaler_history),
+      route("GET", "/api/v1/alerts", alerts, &AlertsApi::list_alerts),
+      route("POST", "/api/v1/alerts/{id}/acknowledge", alerts, &AlertsApi::acknowledge),
+      route("POST", "/api/v1/alerts/acknowledge", alerts, &AlertsApi::acknowledge),  // ?id=..., for ids with slashes
+  };
+}
+
+}  // namespace scalewatch::http

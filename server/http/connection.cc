@@ -1,0 +1,120 @@
+#include "server/http/connection.h"
+
+#include <boost/asio/post.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/write.hpp>
+
+#include <string>
+#include <utility>
+
+namespace scalewatch::http {
+namespace {
+
+namespace beast = boost::beast;
+namespace bhttp = boost::beast::http;
+
+constexpr std::size_t kReadBytes = 64u << 10;   // of the read buffer, beyond the header's limit
+constexpr std::size_t kLingerBytes = 1u << 20;  // read and dropped after an answer that ends the connection
+constexpr std::chrono::seconds kLinger{2};
+
+// What the client gets for bytes that are no request; nothing for a connection that is just gone.
+std::optional<Response> answer_to(beast::error_code error, const Options& options) {
+  if (error == bhttp::error::header_limit || error == bhttp::error::buffer_overflow) {
+    return error_response(431, "the request's header is larger than " + std::to_string(options.max_header_bytes) + " bytes");
+  }
+  if (error == bhttp::error::body_limit) {
+    return error_response(413, "the request's body is larger than " + std::to_string(options.max_body_bytes) + " bytes");
+  }
+  const bool malformed = error.category() == bhttp::make_error_code(bhttp::error::bad_method).category();
+  if (!malformed || error == bhttp::error::end_of_stream || error == bhttp::error::partial_message) return std::nullopt;
+  return error_response(400, "not an HTTP/1.1 request: " + error.message());
+}
+
+}  // namespace
+
+Connection::Connection(boost::asio::ip::tcp::socket socket, const Options& options, Dispatcher& dispatcher)
+    : options_(options), dispatcher_(dispatcher), stream_(std::move(socket)), buffer_(options.max_header_bytes + kReadBytes) {}
+
+void Connection::serve() {
+  read();
+}
+
+void Connection::refuse(Response response) {
+  write({std::move(response), nullptr}, 11, false, false);
+}
+
+void Connection::close() {
+  stream_.close();
+}
+
+void Connection::read() {
+  parser_.emplace();
+  parser_->header_limit(options_.max_header_bytes);
+  parser_->body_limit(options_.max_body_bytes);
+  stream_.expires_after(options_.idle_timeout);
+  bhttp::async_read(stream_, buffer_, *parser_,
+                    [self = shared_from_this()](beast::error_code error, std::size_t) { self->on_read(error); });
+}
+
+void Connection::on_read(beast::error_code error) {
+  if (error) {
+    if (auto response = answer_to(error, options_)) return refuse(*std::move(response));
+    return close();
+  }
+  auto message = parser_->release();
+  const bool head = message.method() == bhttp::verb::head;
+  const unsigned version = message.version();
+  const bool keep_alive = message.keep_alive();
+  const auto text = [](auto view) { return std::string(view.data(), view.size()); };
+  auto request = std::make_shared<Request>(Request{head ? "GET" : text(message.method_string()), text(message.target()),
+                                                   text(message[bhttp::field::content_type]), std::move(message.body())});
+  // No deadline while the answer is made: its time is the server's, not the client's.
+  stream_.expires_never();
+  dispatcher_.dispatch(std::move(request), [self = shared_from_this(), version, keep_alive, head](Answer answer) {
+    boost::asio::post(self->stream_.get_executor(), [self, version, keep_alive, head, answer = std::move(answer)]() mutable {
+      self->write(std::move(answer), version, keep_alive, head);
+    });
+  });
+}
+
+void Connection::write(Answer answer, unsigned version, bool keep_alive, bool head) {
+  Response& response = answer.response;
+  unsent_ = std::move(answer.unsent);
+  message_.emplace(static_cast<bhttp::status>(response.status), version);
+  message_->set(bhttp::field::server, "scalewatchd");
+  message_->set(bhttp::field::content_type, response.content_type);
+  message_->set(bhttp::field::cache_control, "no-store");
+  message_->set("X-Content-Type-Options", "nosniff");
+  for (const auto& [name, value] : response.headers) message_->set(name, value);
+  message_->keep_alive(keep_alive);
+  message_->content_length(response.body.size());
+  if (!head) message_->body() = std::move(response.body);
+  stream_.expires_after(options_.idle_timeout);
+  bhttp::async_write(stream_, *message_, [self = shared_from_this(), keep_alive](beast::error_code error, std::size_t) {
+    if (error) return self->close();
+    self->on_written(keep_alive);
+  });
+}
+
+void Connection::on_written(bool keep_alive) {
+  message_.reset();
+  unsent_.reset();
+  if (keep_alive) return read();
+  beast::error_code ignored;
+  stream_.socket().shutdown(boost::asio::ip::tcp::socket::shutdown_send, ignored);
+  stream_.expires_after(kLinger);
+  linger();
+}
+
+// Closing with unread bytes would reset the connection and could take the answer with it, so what the client still sends is
+// read and dropped, within bounds.
+void Connection::linger() {
+  buffer_.clear();
+  stream_.async_read_some(buffer_.prepare(4096), [self = shared_from_this()](beast::error_code error, std::size_t bytes) {
+    self->drained_ += bytes;
+    if (error || self->drained_ > kLingerBytes) return self->close();
+    self->linger();
+  });
+}
+
+}  // namespace scalewatch::http

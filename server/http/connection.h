@@ -1,0 +1,48 @@
+// One HTTP/1.1 connection: reads requests, has them answered, writes the answers, one after the other.
+//
+// Lives by shared_ptr as long as an operation of it is pending. All calls come from the I/O thread.
+#pragma once
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+
+#include <memory>
+#include <optional>
+
+#include "server/http/dispatcher.h"
+
+namespace scalewatch::http {
+
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(boost::asio::ip::tcp::socket socket, const Options& options, Dispatcher& dispatcher);
+
+  void serve();
+  // Answers without reading a request, and closes.
+  void refuse(Response response);
+  void close();
+
+ private:
+  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+  using Message = boost::beast::http::response<boost::beast::http::string_body>;
+
+  void read();
+  void on_read(boost::beast::error_code error);
+  void write(Answer answer, unsigned version, bool keep_alive, bool head);
+  void on_written(bool keep_alive);
+  void linger();
+
+  const Options& options_;
+  Dispatcher& dispatcher_;
+  boost::beast::tcp_stream stream_;
+  boost::beast::flat_buffer buffer_;
+  std::optional<Parser> parser_;
+  std::optional<Message> message_;
+  std::shared_ptr<void> unsent_;  // the answer being written, in the dispatcher's count
+  std::size_t drained_ = 0;
+};
+
+}  // namespace scalewatch::http

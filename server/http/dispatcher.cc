@@ -1,0 +1,66 @@
+#include "server/http/dispatcher.h"
+
+#include <boost/asio/post.hpp>
+
+#include <exception>
+
+namespace scalewatch::http {
+namespace {
+
+Response run(const Route& route, const Call& call) {
+  try {
+    return route.handler(call);
+  } catch (const std::exception& error) {
+    return error_response(500, error.what());
+  }
+}
+
+Response busy(const std::string& why) {
+  Response response = error_response(503, why);
+  response.headers.emplace_back("Retry-After", "1");
+  return response;
+}
+
+}  // namespace
+
+Dispatcher::Dispatcher(const Options& options, Router router)
+    : max_queries_(options.api_threads + options.api_queue),
+      max_unsent_bytes_(options.max_unsent_bytes),
+      router_(std::move(router)),
+      pool_(options.api_threads) {}
+
+Dispatcher::~Dispatcher() {
+  stop();
+}
+
+void Dispatcher::stop() {
+  pool_.stop();
+  pool_.join();
+}
+
+Answer Dispatcher::answer(Response response) const {
+  const std::size_t bytes = response.body.size();
+  counters_->unsent_bytes += bytes;
+  std::shared_ptr<void> unsent(nullptr, [counters = counters_, bytes](void*) { counters->unsent_bytes -= bytes; });
+  return {std::move(response), std::move(unsent)};
+}
+
+void Dispatcher::dispatch(std::shared_ptr<const Request> request, std::function<void(Answer)> done) {
+  auto match = std::make_shared<Router::Match>(router_.match(*request));
+  if (match->route == nullptr) return done(answer(std::move(match->error)));
+  if (match->route->speed == Speed::kQuick) {
+    return done(answer(run(*match->route, {*request, match->url, match->path})));
+  }
+  if (counters_->unsent_bytes > max_unsent_bytes_) {
+    return done(answer(busy("too many answers wait to be read; ask again")));
+  }
+  if (counters_->queries >= max_queries_) return done(answer(busy("too many queries are waiting; ask again")));
+  // Counted down when the task goes, whether it ran or the pool was stopped before.
+  ++counters_->queries;
+  std::shared_ptr<void> query(nullptr, [counters = counters_](void*) { --counters->queries; });
+  boost::asio::post(pool_, [this, match, request = std::move(request), done = std::move(done), query = std::move(query)] {
+    done(answer(run(*match->route, {*request, match->url, match->path})));
+  });
+}
+
+}  // namespace scalewatch::http

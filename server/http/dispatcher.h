@@ -1,0 +1,45 @@
+// From a request to its answer: finds the route, runs it here or on the pool, and keeps the pool's queue and the answers'
+// memory within bounds. Thread-safe.
+#pragma once
+
+#include <boost/asio/thread_pool.hpp>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+
+#include "server/http/router.h"
+#include "server/http/server.h"
+
+namespace scalewatch::http {
+
+// An answer and its share of the bytes that readers have not taken yet, given back when it goes.
+struct Answer {
+  Response response;
+  std::shared_ptr<void> unsent;
+};
+
+class Dispatcher {
+ public:
+  Dispatcher(const Options& options, Router router);
+  ~Dispatcher();  // drops what waits, waits for what runs
+
+  // Calls `done` once, from this thread or one of the pool; not at all when the dispatcher is stopped first.
+  void dispatch(std::shared_ptr<const Request> request, std::function<void(Answer)> done);
+  void stop();
+
+ private:
+  struct Counters {
+    std::atomic<std::size_t> queries{0};  // waiting or running
+    std::atomic<std::size_t> unsent_bytes{0};
+  };
+  Answer answer(Response response) const;
+
+  const std::size_t max_queries_;
+  const std::size_t max_unsent_bytes_;
+  const Router router_;
+  const std::shared_ptr<Counters> counters_ = std::make_shared<Counters>();
+  boost::asio::thread_pool pool_;
+};
+
+}  // namespace scalewatch::http

@@ -1,0 +1,126 @@
+#include "server/http/server.h"
+
+#include <pthread.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "server/http/api.h"
+#include "server/http/connection.h"
+#include "server/http/dispatcher.h"
+#include "server/http/pages.h"
+
+namespace scalewatch::http {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+
+// Connections beyond the limit that may wait for their 503; more are closed at once.
+constexpr std::size_t kMaxRefusing = 64;
+
+Router make_router(const Sources& sources) {
+  std::vector<Route> routes = page_routes(sources);
+  for (Route& route : api_routes({sources.history, sources.alerts})) routes.push_back(std::move(route));
+  return Router(std::move(routes));
+}
+
+}  // namespace
+
+struct Server::Impl {
+  Impl(const Options& opts, const Sources& sources)
+      : options(opts), dispatcher(options, make_router(sources)), acceptor(io), retry(io) {
+    const std::string where = options.address + ":" + std::to_string(options.port);
+    boost::system::error_code error;
+    const auto address = asio::ip::make_address(options.address, error);
+    if (error) throw std::runtime_error("cannot listen for HTTP on " + where + ": not an IP address");
+    const tcp::endpoint endpoint(address, options.port);
+    acceptor.open(endpoint.protocol(), error);
+    if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);  // past TIME_WAIT only
+    if (!error) acceptor.bind(endpoint, error);
+    if (!error) acceptor.listen(tcp::acceptor::max_listen_connections, error);
+    if (error) throw std::runtime_error("cannot listen for HTTP on " + where + ": " + error.message());
+    port = acceptor.local_endpoint().port();
+    accept();
+    thread = std::thread([this] {
+      pthread_setname_np(pthread_self(), "http");
+      io.run();
+    });
+  }
+
+  void accept() {
+    acceptor.async_accept([this](boost::system::error_code error, tcp::socket socket) {
+      if (error == asio::error::operation_aborted) return;
+      if (error) {  // e.g. no file descriptor left: there may be one again soon
+        retry.expires_after(std::chrono::milliseconds(100));
+        retry.async_wait([this](boost::system::error_code aborted) {
+          if (!aborted) accept();
+        });
+        return;
+      }
+      admit(std::move(socket));
+      accept();
+    });
+  }
+
+  void admit(tcp::socket socket) {
+    std::erase_if(connections, [](const auto& weak) { return weak.expired(); });
+    if (connections.size() >= options.max_connections + kMaxRefusing) return;  // closes the socket
+    boost::system::error_code ignored;
+    socket.set_option(tcp::no_delay(true), ignored);
+    auto connection = std::make_shared<Connection>(std::move(socket), options, dispatcher);
+    if (connections.size() >= options.max_connections) {
+      Response response = error_response(503, "too many connections; close some or ask again");
+      response.headers.emplace_back("Retry-After", "1");
+      connection->refuse(std::move(response));
+    } else {
+      connection->serve();
+    }
+    connections.push_back(connection);
+  }
+
+  void stop() {
+    if (stopped.exchange(true)) return;
+    dispatcher.stop();
+    io.stop();
+    thread.join();
+    boost::system::error_code ignored;
+    acceptor.close(ignored);
+    retry.cancel();
+    for (const auto& weak : connections) {
+      if (auto connection = weak.lock()) connection->close();
+    }
+  }
+
+  const Options options;
+  asio::io_context io{1};                              // outlives the dispatcher, whose waiting queries hold connections
+  std::vector<std::weak_ptr<Connection>> connections;  // of the I/O thread
+  Dispatcher dispatcher;
+  tcp::acceptor acceptor;
+  asio::steady_timer retry;
+  std::uint16_t port = 0;
+  std::atomic<bool> stopped{false};
+  std::thread thread;
+};
+
+Server::Server(const Options& options, Sources sources) : impl_(std::make_unique<Impl>(options, sources)) {}
+Server::~Server() {
+  stop();
+}
+
+std::uint16_t Server::port() const {
+  return impl_->port;
+}
+void Server::stop() {
+  impl_->stop();
+}
+
+}  // namespace scalewatch::http

@@ -1,0 +1,57 @@
+// scalewatchd's HTTP/1.1 side: /metrics, /healthz, /readyz, /api/v1/ and / with a list of them.
+//
+// One thread does all socket work and the quick pages; API queries run on a small bounded pool, so that a slow one holds up
+// neither. Connections, requests, waiting queries, bytes of answers and times are bounded. Thread-safe.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "server/engine/ports/read_api.h"
+
+namespace scalewatch::http {
+
+struct Options {
+  std::string address = "127.0.0.1";           // IPv4 or IPv6
+  std::uint16_t port = 9464;                   // 0 = any free one; see Server::port()
+  std::size_t max_connections = 256;           // further ones get 503
+  std::uint32_t max_header_bytes = 16u << 10;  // of a request; else 431
+  std::uint64_t max_body_bytes = 64u << 10;    // of a request; else 413
+  // A request must arrive, an answer must be taken, and the next request must begin within this.
+  std::chrono::milliseconds idle_timeout{30'000};
+  unsigned api_threads = 2;
+  std::size_t api_queue = 64;  // queries waiting for a thread; further ones get 503
+  // Answers of the API that readers have not taken yet; beyond it queries get 503.
+  std::size_t max_unsent_bytes = 64u << 20;
+};
+
+struct Sources {
+  std::function<std::string()> metrics;          // Prometheus text format 0.0.4
+  std::function<std::string()> not_ready;        // why the server is not ready; empty = it is
+  std::function<engine::HistoryApi*()> history;  // null = not now (503)
+  std::function<engine::AlertsApi*()> alerts;    // null = not now (503)
+};
+
+class Server {
+ public:
+  // Listens at once. Throws std::runtime_error that names the address and the cause. Sources are called from several threads
+  // until stop() returns.
+  Server(const Options& options, Sources sources);
+  ~Server();  // stops
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  [[nodiscard]] std::uint16_t port() const;
+
+  // Closes every connection and waits for queries that are running. Idempotent.
+  void stop();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace scalewatch::http

@@ -1,0 +1,115 @@
+#include "tests/bench/support/server_process.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <stdexcept>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace scalewatch::bench {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string content(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::filesystem::path temporary_folder() {
+  std::string name = (std::filesystem::temp_directory_path() / "scalewatch-bench-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) throw std::system_error(errno, std::generic_category(), name);
+  return name;
+}
+
+}  // namespace
+
+ServerProcess::ServerProcess(const std::string& config) : folder_(temporary_folder()) {
+  std::ofstream(folder_ / "config.yaml") << (config.empty() ? "log: {level: info}\n" : config);
+  const std::string program = (std::filesystem::canonical("/proc/self/exe").parent_path() / "scalewatchd").string();
+  std::vector<std::string> words{program,          "--config",    folder_ / "config.yaml", "--data-dir",
+                                 folder_ / "data", "--listen",    "127.0.0.1:0",           "--http",
+                                 "127.0.0.1:0",    "--port-file", folder_ / "ports"};
+  std::vector<char*> arguments;
+  for (auto& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  const std::string log = folder_ / "log";
+  pid_ = fork();
+  if (pid_ < 0) throw std::system_error(errno, std::generic_category(), "fork");
+  if (pid_ == 0) {
+    const int file = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    dup2(file, STDOUT_FILENO);
+    dup2(file, STDERR_FILENO);
+    execv(program.c_str(), arguments.data());
+    _exit(127);
+  }
+  try {
+    wait_until_ready();
+  } catch (...) {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    std::filesystem::remove_all(folder_);
+    throw;
+  }
+}
+
+void ServerProcess::wait_until_ready() {
+  for (int tries = 0; tries < 300; ++tries) {
+    std::istringstream ports(content(folder_ / "ports"));
+    for (std::string line; std::getline(ports, line);) {
+      if (line.starts_with("grpc=")) address_ = "127.0.0.1:" + line.substr(5);
+    }
+    if (!address_.empty()) return;
+    if (waitpid(pid_, nullptr, WNOHANG) == pid_) break;
+    std::this_thread::sleep_for(100ms);
+  }
+  throw std::runtime_error("scalewatchd did not get ready: " + content(folder_ / "log"));
+}
+
+ServerProcess::~ServerProcess() {
+  if (pid_ > 0) {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+void ServerProcess::stop() {
+  kill(pid_, SIGTERM);
+  int status = 0;
+  waitpid(pid_, &status, 0);
+  pid_ = 0;
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    throw std::runtime_error("scalewatchd did not stop cleanly: " + content(folder_ / "log"));
+  }
+}
+
+std::uint64_t ServerProcess::history_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_ / "data")) {
+    if (entry.path().filename().string().starts_with("history.db")) bytes += entry.file_size();
+  }
+  return bytes;
+}
+
+double ServerProcess::cpu_seconds() const {
+  if (pid_ == 0) return 0;
+  const std::string stat = content("/proc/" + std::to_string(pid_) + "/stat");
+  std::istringstream fields(stat.substr(stat.rfind(')') + 2));  // from field 3; utime and stime are 14 and 15
+  std::vector<std::string> words{std::istream_iterator<std::string>(fields), {}};
+  if (words.size() < 13) return 0;
+  return (std::stod(words[11]) + std::stod(words[12])) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+}  // namespace scalewatch::bench

@@ -1,0 +1,36 @@
+// A real scalewatchd in a temporary folder, on free ports. Not thread-safe.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+namespace scalewatch::bench {
+
+class ServerProcess {
+ public:
+  // config: text of its YAML file. Throws std::runtime_error when it does not get ready in 30 s.
+  explicit ServerProcess(const std::string& config = "");
+  ~ServerProcess();  // kills it if it still runs, and removes the folder
+  ServerProcess(const ServerProcess&) = delete;
+  ServerProcess& operator=(const ServerProcess&) = delete;
+
+  [[nodiscard]] const std::string& address() const { return address_; }  // host:port of gRPC
+  // SIGTERM, then waits; throws std::runtime_error unless it exits with 0.
+  void stop();
+  // Bytes of the history on disk. After stop() the write-ahead log is part of the file.
+  [[nodiscard]] std::uint64_t history_bytes() const;
+  // CPU time of the server so far, seconds; 0 once it ended.
+  [[nodiscard]] double cpu_seconds() const;
+
+ private:
+  void wait_until_ready();
+
+  std::filesystem::path folder_;
+  std::string address_;
+  pid_t pid_ = 0;
+};
+
+}  // namespace scalewatch::bench

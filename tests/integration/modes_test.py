@@ -1,0 +1,76 @@
+"""The demo's modes end to end: what Scalewatch says of each is what its arithmetic did."""
+from harness import Case, findings, main, worst
+
+WARNING, CRITICAL = 2, 3
+
+
+class Modes(Case):
+    def setUp(self):
+        super().setUp()
+        self.scalewatchd = self.server()
+
+    def doctor(self, run):
+        return self.scalewatchd.cli("doctor", "--run", run, check=False)
+
+    def test_healthy_raises_nothing(self):
+        printed = self.demo(self.scalewatchd, "healthy", "--run", "fine")
+        self.assertIn("400 of 400 reports durable", printed)
+        found = findings(self.scalewatchd, "fine")
+        self.assertLess(worst(found), WARNING, found)
+        told = self.scalewatchd.cli_json("scaler", "fine")["scaler"]
+        self.assertGreaterEqual(int(told["growths"]), 2)
+        self.assertGreaterEqual(int(told["skipped"]), 1)  # the edge was reached
+        status, text, _ = self.doctor("fine")
+        self.assertEqual(status, 0, text)
+
+    def test_healthy_on_four_ranks_raises_nothing(self):
+        self.demo(self.scalewatchd, "healthy", "--run", "four", "--ranks", "4", "--steps", "120")
+        run = self.scalewatchd.api("runs/four")
+        self.assertLess(worst(run["findings"]), WARNING, run["findings"])
+        self.assertEqual(run["run"]["status"], "RUN_STATUS_FINISHED")
+        self.assertEqual(int(run["run"]["applied"]), 120)
+        self.assertEqual([rank["durable_seq"] for rank in run["ranks"]], ["120"] * 4)
+
+    def test_hot_names_the_tensor_that_overflowed(self):
+        self.demo(self.scalewatchd, "hot", "--run", "hot")
+        rules = {f["rule"] for f in findings(self.scalewatchd, "hot") if f["severity"] == "SEVERITY_CRITICAL"}
+        self.assertIn("ConsecutiveSkips", rules)
+        self.assertIn("NonFiniteLoss", rules)
+        blamed = [f["blame"] for f in findings(self.scalewatchd, "hot", "NonFiniteGradient") if f.get("blame")]
+        self.assertTrue(any(b["tensor"] for b in blamed), blamed)
+        # Once the loss is NaN, the poison began in a layer's output, not in the gradients.
+        loss = findings(self.scalewatchd, "hot", "NonFiniteLoss")[0]
+        self.assertEqual(loss["blame"]["where"], "forward", loss["blame"])
+        self.assertRegex(loss["blame"]["tensor"], r"^(block\d\.|head\.)")
+        status, text, _ = self.doctor("hot")
+        self.assertEqual(status, 2, text)
+        self.assertIn(loss["blame"]["tensor"], text)
+
+    def test_nan_data_blames_the_data(self):
+        self.demo(self.scalewatchd, "nan-data", "--run", "data", "--ranks", "2", "--steps", "100")
+        found = findings(self.scalewatchd, "data")
+        self.assertEqual(worst(found), WARNING, found)
+        loss = next(f for f in found if f["rule"] == "NonFiniteLoss")
+        self.assertEqual((loss["first_attempt"], loss["blame"]["where"]), ("50", "input"), loss)
+        self.assertEqual(loss["blame"].get("rank_of_origin"), 1, loss["blame"])  # the last rank read the bad record
+        status, text, _ = self.doctor("data")
+        self.assertIn(status, (0, 1), text)
+
+    def test_no_update_is_never_applied(self):
+        self.demo(self.scalewatchd, "no-update", "--run", "forgot", "--steps", "60")
+        found = findings(self.scalewatchd, "forgot")
+        never = [f for f in found if f["rule"] == "NeverApplied"]
+        self.assertEqual([f["severity"] for f in never], ["SEVERITY_CRITICAL"], found)
+        told = self.scalewatchd.cli_json("scaler", "forgot")
+        self.assertEqual(int(told["scaler"]["applied"]), 0)
+        self.assertEqual({p["scale_after"] for p in told["points"]}, {2.0**22})
+        self.assertEqual(self.doctor("forgot")[0], 2)
+
+    def test_doctor_says_when_there_is_nothing_to_read(self):
+        status, _, error = self.doctor("nobody")
+        self.assertEqual(status, 3)
+        self.assertIn("nobody", error)
+
+
+if __name__ == "__main__":
+    main()

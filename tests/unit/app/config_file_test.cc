@@ -1,0 +1,140 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+
+#include "server/app/config.h"
+#include "server/app/nearest.h"
+#include "server/app/settings.h"
+
+namespace scalewatch::app {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+struct ConfigFile : ::testing::Test {
+  const std::string path = ::testing::TempDir() + "scalewatch_config_" + std::to_string(getpid()) + ".yaml";
+  ~ConfigFile() override { std::remove(path.c_str()); }
+
+  Config load(const std::string& text) {
+    std::ofstream(path) << text;
+    Config config;
+    load_file(path, config);
+    return config;
+  }
+  // Without the path, which is the same for all: "LINE: what".
+  std::string error(const std::string& text) {
+    try {
+      load(text);
+    } catch (const ConfigError& error) {
+      const std::string what = error.what();
+      EXPECT_THAT(what, StartsWith(path + ":"));
+      EXPECT_EQ(what.find('\n'), std::string::npos);
+      return what.substr(path.size() + 1);
+    }
+    return "no error";
+  }
+};
+
+TEST_F(ConfigFile, EmptyFilesAndSectionsAreDefaults) {
+  EXPECT_EQ(load("").grpc_address.text(), "127.0.0.1:7462");
+  EXPECT_EQ(load("# nothing\n").engine.commit_delay, milliseconds(50));
+  EXPECT_EQ(load("engine:\n  # commit_delay: 1s\nlisten:\n").engine.commit_delay, milliseconds(50));
+}
+
+TEST_F(ConfigFile, ReadsEveryKindOfValue) {
+  const Config config = load(R"(
+data_dir: /var/lib/scalewatch
+listen: {grpc: "[::1]:1", http: "127.0.0.1:0", insecure: true}
+log: {level: warning, format: json}
+engine: {commit_delay: 20ms, commit_size: 1MiB, threads: 4}
+limits: {max_tensors: 10, max_name: 64B, max_message: 1MiB}
+metrics: {finished_for: 1h}
+rules: {consecutive_skips: 9, collapse_octaves: 4.5, rank_lost_after: 2min}
+alerting:
+  flush: 1s
+  sinks:
+    - {name: pager, type: webhook, url: "http://127.0.0.1:1/x", min_severity: critical, timeout: 2s, headers: {X-Token: "a b"}}
+    - {name: am, type: alertmanager, url: "http://127.0.0.1:9093", reminder: 30s}
+)");
+  EXPECT_EQ(config.grpc_address.text(), "[::1]:1");
+  EXPECT_TRUE(config.insecure_listen);
+  EXPECT_EQ(config.log_format, "json");
+  EXPECT_EQ(config.engine.commit_bytes, 1u << 20);
+  EXPECT_EQ(config.engine.threads, 4u);
+  EXPECT_EQ(config.engine.limits.max_name_bytes(), 64u);
+  EXPECT_EQ(config.metrics.finished_for, milliseconds(3'600'000));
+  EXPECT_EQ(config.engine.thresholds.consecutive_skips, 9u);
+  EXPECT_EQ(config.engine.thresholds.collapse_octaves, 4.5);
+  EXPECT_EQ(config.engine.thresholds.rank_lost_after_ms, 120'000);
+  ASSERT_EQ(config.sinks.size(), 2u);
+  EXPECT_EQ(config.sinks[0].min_severity, domain::Severity::kCritical);
+  EXPECT_EQ(config.sinks[0].timeout_ms, 2000u);
+  EXPECT_EQ(config.sinks[0].headers.at("X-Token"), "a b");
+  EXPECT_EQ(config.sinks[1].reminder_ms, 30'000u);
+}
+
+TEST_F(ConfigFile, ErrorsNameLineKeyAndWhatIsExpected) {
+  EXPECT_EQ(error("log:\n  level: loud\n"), "2: log.level: expected one of debug, info, warning, error, off, got \"loud\"");
+  EXPECT_EQ(error("engine:\n\n  comit_delay: 1s\n"), "3: unknown key engine.comit_delay (did you mean engine.commit_delay?)");
+  EXPECT_EQ(error("colour: red\n").substr(0, 23), "1: unknown key colour (");
+  EXPECT_EQ(error("engine: {commit_delay: 50}\n"), "1: engine.commit_delay: expected a duration from 1ms to 10s, got \"50\"");
+  EXPECT_THAT(error("engine: {commit_delay: 11s}\n"), HasSubstr("from 1ms to 10s, got \"11s\""));
+  EXPECT_THAT(error("engine: {threads: 0}\n"), HasSubstr("engine.threads: expected a whole number from 1 to 256, got \"0\""));
+  EXPECT_THAT(error("engine: {threads: [1]}\n"), HasSubstr("engine.threads: expected one value"));
+  EXPECT_THAT(error("engine: 5\n"), HasSubstr("engine: expected keys with values"));
+  EXPECT_THAT(error("- a\n"), HasSubstr("the file: expected keys with values"));
+  EXPECT_THAT(error("engine:\n  threads: 1\n  threads: 2\n"), StartsWith("3: engine.threads is given twice"));
+  EXPECT_THAT(error("rules: {collapse_octaves: nan}\n"), HasSubstr("expected a number from 0 to 256, got \"nan\""));
+  EXPECT_THAT(error("listen: {grpc: \"example.org:1\"}\n"), HasSubstr("listen.grpc: expected an IP address and a port"));
+  EXPECT_THAT(error("a: b: c\n"), StartsWith("1: not YAML: "));
+  EXPECT_THAT(error("a: [\n"), HasSubstr("not YAML: "));
+}
+
+TEST_F(ConfigFile, ErrorsInSinks) {
+  EXPECT_THAT(error("alerting:\n  sinks:\n    - {name: a, type: webhook, url: \"http://x/\", retries: 3}\n"),
+              StartsWith("3: unknown key retries (did you mean"));
+  EXPECT_THAT(error("alerting: {sinks: [{name: a, type: pigeon, url: \"http://x/\"}]}\n"), HasSubstr("sink 'a'"));
+  EXPECT_THAT(error("alerting: {sinks: [{name: a, type: webhook, url: \"ftp://x/\"}]}\n"), HasSubstr("sink 'a'"));
+  EXPECT_THAT(error("alerting: {sinks: [{name: a, min_severity: bad}]}\n"), HasSubstr("one of info, warning, critical"));
+  EXPECT_THAT(error("alerting: {sinks: 5}\n"), HasSubstr("alerting.sinks: expected a list"));
+}
+
+TEST_F(ConfigFile, MissingFile) {
+  Config config;
+  EXPECT_THROW(load_file("/nonexistent/scalewatchd.yaml", config), ConfigError);
+}
+
+// The example says that it holds every key with its default; so it must.
+TEST(ExampleConfig, HoldsEveryKeyWithItsDefault) {
+  Config defaults;
+  Config example;
+  for (Setting& setting : settings(example)) {  // spoiled first, so that a key the file lacks is seen
+    for (const char* other : {"127.0.0.9:9", "true", "7", "7s", "1h", "20MiB", "600B", "debug", "json", "off-by-one"}) {
+      if (setting.set(other) && setting.get() != "") break;
+    }
+  }
+  load_file(SCALEWATCH_EXAMPLE_CONFIG, example);
+  const auto expected = settings(defaults);
+  const auto actual = settings(example);
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(actual[i].get(), expected[i].get()) << expected[i].key;
+}
+
+TEST(Settings, DefaultsAreWithinTheirOwnRanges) {
+  Config config;
+  for (Setting& setting : settings(config)) EXPECT_TRUE(setting.set(setting.get())) << setting.key << " " << setting.get();
+}
+
+TEST(Nearest, Word) {
+  EXPECT_EQ(nearest("comit", {"engine", "commit", "omit"}), "commit");
+  EXPECT_EQ(nearest("", {"abc", "a"}), "a");
+  EXPECT_EQ(nearest("x", {}), "");
+}
+
+}  // namespace
+}  // namespace scalewatch::app

@@ -1,0 +1,199 @@
+#include <gmock/gmock.h>
+#include <google/protobuf/util/json_util.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "server/cli/client.h"
+#include "server/cli/text/layout.h"
+#include "tests/unit/cli/fake_data.h"
+#include "tests/unit/cli/fake_server.h"
+#include "tests/unit/cli/harness.h"
+
+namespace scalewatch::cli {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using Json = nlohmann::json;
+
+class Views : public testing::Test {
+ protected:
+  // Runs the command, which must succeed, and checks that it stays within 80 columns.
+  std::string text(const std::vector<std::string>& arguments, int code = kExitOk) {
+    const auto result = run_command(server.address(), arguments);
+    EXPECT_EQ(result.code, code) << result.err;
+    EXPECT_EQ(result.err, "");
+    std::istringstream lines(result.out);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(text::display_width(line), 80) << line;
+    return result.out;
+  }
+  Json json(std::vector<std::string> arguments, int code = kExitOk) {
+    arguments.emplace_back("--json");
+    const auto result = run_command(server.address(), arguments);
+    EXPECT_EQ(result.code, code) << result.err;
+    return Json::parse(result.out);
+  }
+  FakeServer server{collapsing_run()};
+};
+
+TEST_F(Views, Runs) {
+  expect_golden("runs.txt", text({"runs"}));
+}
+TEST_F(Views, Show) {
+  expect_golden("show.txt", text({"show", "digits-hot"}));
+}
+TEST_F(Views, Scaler) {
+  expect_golden("scaler.txt", text({"scaler", "digits-hot"}));
+}
+TEST_F(Views, ScalerAscii) {
+  expect_golden("scaler_ascii.txt", text({"scaler", "digits-hot", "--ascii", "--limit", "2"}));
+}
+TEST_F(Views, Tensors) {
+  expect_golden("tensors.txt", text({"tensors", "digits-hot"}));
+}
+TEST_F(Views, History) {
+  expect_golden("history.txt", text({"history", "digits-hot", "w"}));
+}
+TEST_F(Views, HistoryHeadroom) {
+  expect_golden("history_headroom.txt", text({"history", "digits-hot", "w", "--stat", "headroom", "--ascii"}));
+}
+TEST_F(Views, Top) {
+  expect_golden("top.txt", text({"top", "digits-hot"}));
+}
+TEST_F(Views, Alerts) {
+  expect_golden("alerts.txt", text({"alerts", "--all"}));
+}
+TEST_F(Views, Doctor) {
+  expect_golden("doctor.txt", text({"doctor", "--run", "digits-hot"}, kExitCritical));
+}
+
+TEST_F(Views, RunsReadsEveryPageUpToTheLimit) {
+  auto& runs = *server.data().runs.mutable_runs();
+  while (runs.size() < 7) *runs.Add() = runs.Get(1);
+  server.data().page_size = 3;
+  EXPECT_EQ(json({"runs"})["runs"].size(), 7U);
+  const auto cut = json({"runs", "--limit", "4"});
+  EXPECT_EQ(cut["runs"].size(), 4U);
+  EXPECT_EQ(cut["next_page_token"], "4");
+  EXPECT_THAT(text({"runs", "--limit", "4"}), HasSubstr("raise --limit"));
+}
+
+TEST_F(Views, FiltersReachTheServer) {
+  text({"runs", "--name", "hot", "--min-severity", "warning"});
+  EXPECT_EQ(server.list_runs_request.name_contains(), "hot");
+  EXPECT_EQ(server.list_runs_request.min_severity(), v1::SEVERITY_WARNING);
+
+  text({"history", "r", "t", "--role", "activation_gradient", "--rank", "0", "--first", "13", "--last", "60", "--points", "9"});
+  EXPECT_EQ(server.tensor_history_request.tensor(), "t");
+  EXPECT_EQ(server.tensor_history_request.role(), v1::ROLE_ACTIVATION_GRADIENT);
+  EXPECT_TRUE(server.tensor_history_request.has_rank());
+  EXPECT_EQ(server.tensor_history_request.range().last(), 60U);
+  EXPECT_EQ(server.tensor_history_request.max_points(), 9U);
+
+  text({"top", "r", "--by", "nonfinite", "--limit", "3"});
+  EXPECT_EQ(server.top_request.by(), v1::TopTensorsRequest::BY_NON_FINITE);
+  EXPECT_EQ(server.top_request.limit(), 3U);
+
+  text({"scaler", "r", "--scaler", "1", "--rank", "2", "--first", "5"});
+  EXPECT_EQ(server.scaler_request.scaler(), 1U);
+  EXPECT_EQ(server.scaler_request.rank(), 2U);
+  EXPECT_EQ(server.scaler_request.range().first(), 5U);
+
+  text({"alerts", "--run", "digits-hot"});
+  EXPECT_EQ(server.list_alerts_request.run(), "digits-hot");
+  EXPECT_TRUE(server.list_alerts_request.states().empty());  // all but resolved
+}
+
+TEST_F(Views, HistoryReadsOnWhereTheServerStopped) {
+  const auto all = json({"history", "digits-hot", "w"});
+  EXPECT_EQ(all["points"].size(), 5U);
+  EXPECT_EQ(all["truncated"], false);
+}
+
+TEST_F(Views, EmptyAnswersSayWhatToDo) {
+  server.data() = FakeData{};
+  EXPECT_THAT(text({"runs"}), HasSubstr("No runs yet"));
+  EXPECT_THAT(text({"runs", "--name", "x"}), HasSubstr("No run matches"));
+  EXPECT_THAT(text({"tensors", "r"}), HasSubstr("no tensors yet"));
+  EXPECT_THAT(text({"top", "r"}), HasSubstr("No tensor was recorded"));
+  EXPECT_THAT(text({"history", "r", "t"}), HasSubstr("No record"));
+  EXPECT_THAT(text({"scaler", "r"}), HasSubstr("No scale was reported"));
+  EXPECT_THAT(text({"alerts"}), HasSubstr("No open alerts"));
+}
+
+TEST_F(Views, JsonIsTheResponseWithItsFieldNames) {
+  const auto show = json({"show", "digits-hot"});
+  EXPECT_EQ(show["run"]["run_uid"], "r-01");
+  EXPECT_EQ(show["run"]["loss"], "NaN");
+  EXPECT_EQ(show["run"]["status"], "RUN_STATUS_RUNNING");
+  EXPECT_EQ(show["findings"][0]["blame"]["rank_of_origin"], 1);
+  EXPECT_FALSE(show["findings"][1].contains("blame"));
+  // Fields without presence are there even when they are 0.
+  EXPECT_EQ(show["ranks"][0]["rank"], 0);
+  EXPECT_EQ(json({"scaler", "digits-hot"})["points"].size(), 60U);
+  EXPECT_EQ(json({"tensors", "digits-hot"})["tensors"][1]["last"]["nan"], "4");
+  EXPECT_EQ(json({"top", "digits-hot"})["tensors"][0]["info"]["role"], "ROLE_PARAMETER");
+  EXPECT_EQ(json({"alerts"})["alerts"][0]["state"], "ALERT_STATE_FIRING");
+}
+
+TEST_F(Views, DoctorJson) {
+  const auto diagnosis = json({"doctor", "--run", "digits-hot"}, kExitCritical);
+  EXPECT_EQ(diagnosis["format"], "server");
+  EXPECT_EQ(diagnosis["verdict"], "critical");
+  EXPECT_EQ(diagnosis["attempts"], (Json{{"seen", 60}, {"applied", 44}, {"skipped", 15}}));
+  EXPECT_EQ(diagnosis["scale"], (Json{{"first", 65536.0}, {"last", 4.0}, {"min", 4.0}}));
+  ASSERT_EQ(diagnosis["findings"].size(), 2U);  // those of the newest segment, open or not
+  const auto& finding = diagnosis["findings"][0];
+  EXPECT_EQ(finding["rule"], "NonFiniteApplied");
+  EXPECT_EQ(finding["severity"], "critical");
+  EXPECT_EQ(finding["first_step"], 57);
+  EXPECT_EQ(finding["last_step"], 59);
+  EXPECT_TRUE(finding["line"].is_null());
+  EXPECT_EQ(finding["ranks"], Json::array({0}));
+  EXPECT_EQ(finding["blamed"], "encoder.layers.3.attention.query_key_value.weight");
+  EXPECT_EQ(finding["evidence"][1]["limit"], 0.0);
+  EXPECT_TRUE(finding["evidence"][0]["limit"].is_null());
+  EXPECT_EQ(finding["advice"].size(), 2U);
+  EXPECT_TRUE(diagnosis["findings"][1]["blamed"].is_null());
+}
+
+TEST_F(Views, DoctorsExitCodeFollowsTheNewestSegmentsVerdict) {
+  auto& findings = *server.data().run.mutable_findings();
+  findings.DeleteSubrange(0, 1);  // a resolved warning and an older segment's critical one are left
+  EXPECT_EQ(json({"doctor", "--run", "digits-hot"}, kExitWarning)["verdict"], "warning");
+  findings.Mutable(0)->set_severity(v1::SEVERITY_INFO);
+  EXPECT_EQ(json({"doctor", "--run", "digits-hot"}, kExitOk)["verdict"], "info");
+  findings.DeleteSubrange(0, 1);
+  EXPECT_EQ(json({"doctor", "--run", "digits-hot"}, kExitOk)["verdict"], "healthy");
+}
+
+TEST_F(Views, Acknowledge) {
+  const auto id = server.data().alerts.alerts(0).id();
+  EXPECT_THAT(text({"alerts", "ack", id, "--who", "kim", "--comment", "on it"}), HasSubstr("acknowledged by kim"));
+  EXPECT_EQ(server.acknowledge_request.id(), id);
+  EXPECT_EQ(server.acknowledge_request.comment(), "on it");
+}
+
+TEST_F(Views, ColorsOnlyOnATerminalThatWantsThem) {
+  const auto colored = [&](const std::vector<std::string>& arguments, bool terminal) {
+    return run_command(server.address(), arguments, {terminal, {}}).out.find('\x1b') != std::string::npos;
+  };
+  unsetenv("NO_COLOR");
+  EXPECT_TRUE(colored({"runs"}, true));
+  EXPECT_FALSE(colored({"runs"}, false));
+  EXPECT_FALSE(colored({"runs", "--no-color"}, true));
+  EXPECT_FALSE(colored({"runs", "--json"}, true));
+  setenv("NO_COLOR", "1", 1);
+  EXPECT_FALSE(colored({"runs"}, true));
+  unsetenv("NO_COLOR");
+}
+
+TEST_F(Views, WidthZeroCutsNothing) {
+  const auto& name = server.data().runs.runs(1).name();
+  EXPECT_THAT(text({"runs"}), Not(HasSubstr(name)));
+  EXPECT_THAT(run_command(server.address(), {"runs", "--width", "0"}).out, HasSubstr(name));
+}
+
+}  // namespace
+}  // namespace scalewatch::cli

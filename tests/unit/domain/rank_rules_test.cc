@@ -1,0 +1,163 @@
+// Rules over several ranks, their leader, and their silence.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/unit/domain/driver.h"
+
+namespace scalewatch::domain {
+namespace {
+
+using Change = FindingEvent::Change;
+
+Liveness silence(const Driver& driver, std::vector<TimeMs> seconds, bool connected = true) {
+  Liveness liveness;
+  liveness.now = driver.now;
+  for (Rank rank = 0; rank < seconds.size(); ++rank) {
+    liveness.ranks.push_back({rank, driver.now - seconds[rank] * 1000, connected});
+  }
+  return liveness;
+}
+
+TEST(RankDisagreement, NamesTheRankThatDiffers) {
+  Driver driver({.ranks = 4});
+  driver.attempts(2, false);
+  driver.attempt(false, [](AttemptDigest& digest) {
+    if (digest.rank == 2) digest.scalers[0].scale_after = 32768;
+  });
+  ASSERT_TRUE(driver.open("RankDisagreement"));
+  EXPECT_EQ(driver.find("RankDisagreement")->severity, Severity::kCritical);
+  EXPECT_EQ(driver.find("RankDisagreement")->ranks, std::vector<Rank>{2});
+  driver.attempts(50, false);
+  EXPECT_FALSE(driver.open("RankDisagreement"));
+  EXPECT_EQ(driver.count("RankDisagreement", Change::kOpened), 1);
+}
+
+TEST(RankDisagreement, ComparesWhatWasDecidedNotWhatIsLocal) {
+  Driver local({.ranks = 2});
+  local.attempts(3, true, [](AttemptDigest& digest) {
+    if (digest.rank == 1) digest.scalers[0].optimizers[0].found_inf_local = 0;
+    if (digest.rank == 0) digest.scalers[0].optimizers[0].found_inf_decided = 2;  // counts differ, the decision does not
+  });
+  EXPECT_EQ(local.find("RankDisagreement"), nullptr);
+  Driver decided({.ranks = 2});
+  decided.attempt(true, [](AttemptDigest& digest) {
+    if (digest.rank == 1) digest.scalers[0].optimizers[0].found_inf_decided = 0;
+  });
+  EXPECT_TRUE(decided.open("RankDisagreement"));
+}
+
+TEST(RankDisagreement, RanksThatAgreeOnABrokenScaleAgree) {
+  Driver driver({.ranks = 2});
+  driver.attempts(3, true, [](AttemptDigest& digest) { digest.scalers[0].scale_after = NAN; });
+  EXPECT_EQ(driver.find("RankDisagreement"), nullptr);
+}
+
+TEST(RankDisagreement, ReplicasMustBeBitwiseEqual) {
+  Driver driver({.ranks = 3});
+  const auto hashes = [](std::uint64_t odd) {
+    return [=](AttemptDigest& digest) { digest.replicas = {{kWeight0, 7}, {kWeight1, digest.rank == 1 ? odd : 8}}; };
+  };
+  driver.attempts(3, false, hashes(8));
+  EXPECT_EQ(driver.find("RankDisagreement"), nullptr);
+  driver.attempt(false, hashes(9));
+  ASSERT_TRUE(driver.open("RankDisagreement"));
+  EXPECT_EQ(driver.find("RankDisagreement")->subject, "replicas");
+  EXPECT_NE(driver.find("RankDisagreement")->summary.find("layers.1.weight"), std::string::npos);
+}
+
+TEST(RankLost, NeedsSilenceBesideALivingRank) {
+  Driver driver({.ranks = 4});
+  driver.attempts(5, false);
+  driver.send(silence(driver, {1, 59, 1, 1}));
+  EXPECT_TRUE(driver.events.empty());
+  driver.send(silence(driver, {20, 60, 20, 20}));  // nobody is known to beat
+  EXPECT_TRUE(driver.events.empty());
+  driver.send(silence(driver, {1, 61, 1, 1}, false));
+  ASSERT_TRUE(driver.open("RankLost"));
+  EXPECT_EQ(driver.find("RankLost")->ranks, std::vector<Rank>{1});
+  EXPECT_EQ(driver.find("RankLost")->subject, "node0");
+  EXPECT_EQ(driver.find("RankLost")->severity, Severity::kCritical);
+  driver.send(silence(driver, {1, 2, 1, 1}));
+  EXPECT_FALSE(driver.open("RankLost"));
+}
+
+TEST(RankLost, TwiceAtOneAttemptAreTwoFindings) {
+  Driver driver({.ranks = 2});
+  driver.attempts(5, false);
+  for (int i = 0; i < 2; ++i) {
+    driver.send(silence(driver, {1, 70}));
+    driver.send(silence(driver, {1, 1}));
+  }
+  ASSERT_EQ(driver.events.size(), 4u);
+  EXPECT_NE(driver.events[0].finding.id, driver.events[2].finding.id);
+}
+
+TEST(EndedWithoutGoodbye, IsInfoAndLeavesFindingsOpen) {
+  Driver driver({.ranks = 2});
+  driver.attempts(2, false);
+  driver.attempts(5, true);
+  ASSERT_TRUE(driver.open("ConsecutiveSkips"));
+  driver.send(silence(driver, {61, 75}));
+  ASSERT_TRUE(driver.open("EndedWithoutGoodbye"));
+  EXPECT_EQ(driver.find("EndedWithoutGoodbye")->severity, Severity::kInfo);
+  EXPECT_EQ(driver.find("RankLost"), nullptr);
+  EXPECT_TRUE(driver.open("ConsecutiveSkips"));
+  driver.send(silence(driver, {1, 75}));
+  EXPECT_FALSE(driver.open("EndedWithoutGoodbye"));
+  EXPECT_TRUE(driver.open("RankLost"));
+}
+
+TEST(Goodbye, ResolvesEverythingAlsoWhatClosesLater) {
+  Driver driver({.ranks = 2});
+  driver.attempts(2, false);
+  driver.attempts(5, true);
+  for (Rank rank = 0; rank < 2; ++rank) {
+    AttemptDigest digest = driver.digest(rank, true);
+    digest.loss = NAN;
+    digest.scalers[0].scale_after = driver.policy->scale() / 2;
+    driver.send(digest);
+  }
+  driver.send(RankLeft{0, "finished", driver.now});
+  EXPECT_TRUE(driver.open("ConsecutiveSkips"));
+  driver.send(RankLeft{1, "finished", driver.now});
+  EXPECT_FALSE(driver.open("ConsecutiveSkips"));
+  driver.close(driver.next);
+  ASSERT_NE(driver.find("NonFiniteLoss"), nullptr);
+  EXPECT_FALSE(driver.open("NonFiniteLoss"));
+  EXPECT_TRUE(driver.state.view().open.empty());
+}
+
+TEST(Leader, ItsDigestAloneFiresAndTheNextTakesOver) {
+  Driver driver({.ranks = 3});
+  driver.attempts(2, false);
+  // Rank 0 runs ahead: five skips before anybody else reported or anything closed.
+  for (int i = 0; i < 5; ++i, ++driver.next) {
+    AttemptDigest digest = driver.digest(0, true);
+    digest.scalers[0].scale_after = driver.policy->update(true);
+    driver.send(digest);
+  }
+  EXPECT_TRUE(driver.open("ConsecutiveSkips"));
+  EXPECT_EQ(driver.state.view().scalers[0].skipped, 5u);
+  // It leaves; rank 1 tells the same attempts (not taken twice) and two more.
+  driver.send(RankLeft{0, "finished", driver.now});
+  driver.next -= 5;
+  for (int i = 0; i < 7; ++i, ++driver.next) {
+    AttemptDigest digest = driver.digest(1, true);
+    digest.scalers[0].scale_after = driver.policy->scale();
+    driver.send(digest);
+  }
+  EXPECT_EQ(driver.state.view().scalers[0].skipped, 7u);
+}
+
+TEST(Leader, AnAttemptThatItMissedIsTakenFromAnotherAtTheClose) {
+  Driver driver({.ranks = 2});
+  driver.attempts(2, false);
+  driver.send(driver.digest(1, true));
+  EXPECT_EQ(driver.state.view().scalers[0].skipped, 0u);
+  driver.close(driver.next, {0});
+  EXPECT_EQ(driver.state.view().scalers[0].skipped, 1u);
+}
+
+}  // namespace
+}  // namespace scalewatch::domain

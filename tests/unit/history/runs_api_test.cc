@@ -1,0 +1,116 @@
+// Runs by RPC: order, paging, filters, findings, and what an unknown name or a bad field is told.
+#include "scalewatch/v1/alerts.pb.h"
+#include "tests/unit/history/api_fixture.h"
+
+namespace scalewatch::history {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class RunsApi : public ApiTest {
+ protected:
+  void add_run(const std::string& name, v1::Severity worst, std::int64_t last_report_ms,
+               v1::RunStatus status = v1::RUN_STATUS_RUNNING) {
+    auto row = run_row("uid-" + name, name);
+    row.worst_open = worst;
+    row.last_report_ms = last_report_ms;
+    row.status = status;
+    v1::GetRunResponse overview;
+    overview.mutable_run()->set_attempts(42);
+    overview.add_ranks()->set_host("host-" + name);
+    row.overview = overview.SerializeAsString();
+    engine::CommitBatch batch;
+    batch.runs = {row};
+    store_->commit(batch);
+  }
+  // Names of all pages, "|" between pages.
+  std::string list(v1::ListRunsRequest request) {
+    std::string names;
+    v1::ListRunsResponse response;
+    do {
+      const auto status = api_->list_runs(request, response);
+      if (!status.ok()) return status.message;
+      for (const auto& run : response.runs()) names += run.name() + " ";
+      names += "|";
+      request.set_page_token(response.next_page_token());
+    } while (!response.next_page_token().empty());
+    return names;
+  }
+};
+
+TEST_F(RunsApi, ListsWorstThenNewestInPages) {
+  add_run("a", v1::SEVERITY_UNSPECIFIED, 900);
+  add_run("b", v1::SEVERITY_CRITICAL, 100);
+  add_run("c", v1::SEVERITY_WARNING, 300, v1::RUN_STATUS_FINISHED);
+  add_run("d", v1::SEVERITY_WARNING, 300);
+  add_run("e", v1::SEVERITY_WARNING, 500);
+  v1::ListRunsRequest request;
+  EXPECT_EQ(list(request), "b e c d a |");
+  request.set_page_size(2);
+  EXPECT_EQ(list(request), "b e |c d |a |");
+  request.set_min_severity(v1::SEVERITY_WARNING);
+  request.set_status(v1::RUN_STATUS_RUNNING);
+  EXPECT_EQ(list(request), "b e |d |");
+  v1::ListRunsRequest by_name;
+  by_name.set_name_contains("B");
+  EXPECT_EQ(list(by_name), "|");
+  by_name.set_name_contains("b");
+  EXPECT_EQ(list(by_name), "b |");
+}
+
+TEST_F(RunsApi, BadFieldsAreNamed) {
+  v1::ListRunsRequest request;
+  request.set_page_size(1001);
+  EXPECT_THAT(list(request), HasSubstr("page_size: 1001"));
+  request.set_page_size(-1);
+  EXPECT_THAT(list(request), HasSubstr("page_size: -1"));
+  request.set_page_size(1);
+  for (const char* token : {"x", "zz", "72", "720a610a620a63", "74"}) {
+    request.set_page_token(token);
+    EXPECT_THAT(list(request), HasSubstr("page_token")) << token;
+  }
+}
+
+TEST_F(RunsApi, GetRunJoinsOverviewAndFindingsOpenAndWorstFirst) {
+  add_run("a", v1::SEVERITY_WARNING, 900);
+  engine::CommitBatch batch;
+  const auto add = [&](const std::string& id, v1::Severity severity, v1::AlertState state) {
+    v1::Alert alert;
+    alert.mutable_finding()->set_id(id);
+    batch.alerts.push_back({id, "uid-a", "Rule", severity, state, 10, 10, alert.SerializeAsString()});
+  };
+  add("resolved", v1::SEVERITY_CRITICAL, v1::ALERT_STATE_RESOLVED);
+  add("info", v1::SEVERITY_INFO, v1::ALERT_STATE_FIRING);
+  add("warning", v1::SEVERITY_WARNING, v1::ALERT_STATE_ACKNOWLEDGED);
+  add("elsewhere", v1::SEVERITY_CRITICAL, v1::ALERT_STATE_FIRING);
+  batch.alerts.back().run_uid = "other";
+  store_->commit(batch);
+  v1::GetRunRequest request;
+  request.set_run("a");
+  v1::GetRunResponse response;
+  ASSERT_TRUE(api_->get_run(request, response).ok());
+  EXPECT_EQ(response.run().run_uid(), "uid-a");
+  EXPECT_EQ(response.run().attempts(), 42U);
+  EXPECT_EQ(response.run().last_report_ms(), 900);
+  EXPECT_EQ(response.ranks(0).host(), "host-a");
+  std::vector<std::string> ids;
+  for (const auto& finding : response.findings()) ids.push_back(finding.id());
+  EXPECT_THAT(ids, ElementsAre("warning", "info", "resolved"));
+}
+
+TEST_F(RunsApi, UnknownRunsAreToldTheNearest) {
+  v1::GetRunRequest request;
+  v1::GetRunResponse response;
+  request.set_run("resnet-v3");
+  EXPECT_THAT(api_->get_run(request, response).message, HasSubstr("no run is stored yet"));
+  for (const char* name : {"resnet-v1", "bert", "resnet-v2", "gpt"}) add_run(name, v1::SEVERITY_INFO, 1);
+  const auto status = api_->get_run(request, response);
+  EXPECT_EQ(status.code, engine::Status::kNotFound);
+  EXPECT_THAT(status.message, HasSubstr(R"(unknown run "resnet-v3"; nearest: "resnet-v1", "resnet-v2", )"));
+  request.set_run("");
+  EXPECT_EQ(api_->get_run(request, response).code, engine::Status::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace scalewatch::history

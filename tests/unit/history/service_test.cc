@@ -1,0 +1,106 @@
+// The gRPC service over a real connection: statuses pass through, tails deliver, are bounded and end.
+#include <grpcpp/grpcpp.h>
+
+#include "scalewatch/v1/history.grpc.pb.h"
+#include "server/history/history_service.h"
+#include "tests/unit/history/api_fixture.h"
+
+namespace scalewatch::history {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ServiceTest : public ApiTest {
+ protected:
+  ServiceTest() {
+    make_run({{{"w"}}});
+    ServiceOptions options;
+    options.max_tails = 1;
+    options.tail_capacity = 4;
+    service_ = make_history_service(*api_, feed_, *store_, options);
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(service_.get());
+    server_ = builder.BuildAndStart();
+    stub_ = v1::History::NewStub(grpc::CreateChannel("127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials()));
+  }
+  ~ServiceTest() override {
+    feed_.close();
+    server_->Shutdown();
+  }
+  void publish(const std::string& uid, std::uint64_t attempt) {
+    auto event = std::make_shared<engine::RunEvent>();
+    event->run_uid = uid;
+    event->event.mutable_attempt()->set_attempt(attempt);
+    feed_.publish(event);
+  }
+  std::unique_ptr<grpc::ClientReader<v1::TailRunResponse>> tail(grpc::ClientContext& context, const std::string& run) {
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));  // only ends a test that is broken
+    v1::TailRunRequest request;
+    request.set_run(run);
+    return stub_->TailRun(&context, request);
+  }
+
+  engine::Feed<engine::RunEvent> feed_;
+  std::unique_ptr<grpc::Service> service_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<v1::History::Stub> stub_;
+};
+
+TEST_F(ServiceTest, AnswersAndErrorsAreThoseOfTheApi) {
+  grpc::ClientContext good;
+  v1::GetRunRequest request;
+  v1::GetRunResponse response;
+  request.set_run("alpha");
+  ASSERT_TRUE(stub_->GetRun(&good, request, &response).ok());
+  EXPECT_EQ(response.run().run_uid(), "u1");
+  grpc::ClientContext bad;
+  request.set_run("alpah");
+  const auto status = stub_->GetRun(&bad, request, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_THAT(status.error_message(), HasSubstr("nearest: \"alpha\""));
+}
+
+TEST_F(ServiceTest, TailsGetTheirRunsEventsAndEndWithTheFeed) {
+  grpc::ClientContext context;
+  auto reader = tail(context, "alpha");
+  reader->WaitForInitialMetadata();
+  publish("u2", 1);
+  publish("u1", 2);
+  v1::TailRunResponse message;
+  ASSERT_TRUE(reader->Read(&message));
+  EXPECT_EQ(message.attempt().attempt(), 2U);
+
+  grpc::ClientContext second;
+  auto refused = tail(second, "alpha");
+  EXPECT_EQ(refused->Finish().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+
+  feed_.close();
+  EXPECT_FALSE(reader->Read(&message));
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+TEST_F(ServiceTest, ATailOfAnUnknownRunIsToldAndACancelledOneFreesItsSeat) {
+  grpc::ClientContext unknown;
+  EXPECT_EQ(tail(unknown, "beta")->Finish().error_code(), grpc::StatusCode::NOT_FOUND);
+  grpc::ClientContext first;
+  auto reader = tail(first, "u1");
+  reader->WaitForInitialMetadata();
+  first.TryCancel();
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  // The server notices the cancellation within one wait; until then the seat is taken.
+  for (;;) {
+    grpc::ClientContext context;
+    auto next = tail(context, "u1");
+    next->WaitForInitialMetadata();
+    publish("u1", 5);
+    v1::TailRunResponse message;
+    if (!next->Read(&message)) continue;
+    EXPECT_EQ(message.attempt().attempt(), 5U);
+    break;
+  }
+}
+
+}  // namespace
+}  // namespace scalewatch::history

@@ -1,0 +1,54 @@
+#include "server/http/router.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace scalewatch::http {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+TEST(Url, SplitsBeforeDecoding) {
+  const auto url = parse_target("/runs/a%2Fb%20c/?x=1%262&y&x=a+b%2B#part");
+  ASSERT_TRUE(url);
+  EXPECT_THAT(url->segments, ElementsAre("runs", "a/b c"));
+  EXPECT_THAT(url->query, ElementsAre(Pair("x", "1&2"), Pair("y", ""), Pair("x", "a b+")));
+}
+
+TEST(Url, Edges) {
+  EXPECT_THAT(parse_target("/")->segments, IsEmpty());
+  EXPECT_THAT(parse_target("/?")->segments, IsEmpty());
+  EXPECT_THAT(parse_target("http://host:1/a")->segments, ElementsAre("a"));
+  EXPECT_THAT(parse_target("http://host")->segments, IsEmpty());
+  EXPECT_THAT(parse_target("/a//b")->segments, ElementsAre("a", "", "b"));
+  EXPECT_THAT(parse_target("/a+b")->segments, ElementsAre("a+b"));
+  for (const char* bad : {"", "a", "*", "/%", "/%4", "/%zz", "/a?%G0"}) EXPECT_FALSE(parse_target(bad)) << bad;
+}
+
+Handler answer(const char* text) {
+  return [text](const Call&) { return Response{200, "text/plain", text, {}}; };
+}
+
+TEST(Router, FindsByPathAndMethod) {
+  const Router router({{"GET", "/", Speed::kQuick, answer("index")},
+                       {"GET", "/things/{name}", Speed::kWorker, answer("thing")},
+                       {"POST", "/things/{name}/hide", Speed::kWorker, answer("hide")}});
+  const auto match = [&](const char* method, const char* target) { return router.match({method, target, "", ""}); };
+  EXPECT_EQ(match("GET", "/").route->pattern, "/");
+  const auto thing = match("GET", "/things/a%2Fb");
+  ASSERT_NE(thing.route, nullptr);
+  EXPECT_THAT(thing.path, ElementsAre(Pair("name", "a/b")));
+
+  EXPECT_EQ(match("GET", "/things").error.status, 404u);
+  EXPECT_EQ(match("GET", "/things/a/b").error.status, 404u);
+  EXPECT_EQ(match("GET", "/%").error.status, 400u);
+  const auto refused = match("DELETE", "/things/a");
+  EXPECT_EQ(refused.error.status, 405u);
+  EXPECT_THAT(refused.error.headers, ElementsAre(Pair("Allow", "GET, HEAD")));
+  EXPECT_THAT(match("GET", "/things/a/hide").error.headers, ElementsAre(Pair("Allow", "POST")));
+}
+
+}  // namespace
+}  // namespace scalewatch::http
