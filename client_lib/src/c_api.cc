@@ -34,7 +34,7 @@ using std::chrono::milliseconds;
 
 constexpr std::int64_t kDefaultFlushMs = 5000;
 constexpr std::int64_t kLongestWaitMs = 24LL * 3600 * 1000;
-constexpr milliseconds kExitFlush{1000};
+constexpr milliseconds kExitFlush{2000};
 constexpr std::uint64_t kDefaultBufferBytes = 64ULL << 20;
 constexpr std::uint64_t kSmallestBufferBytes = 64ULL << 10;
 constexpr char kDefaultServer[] = "127.0.0.1:7462";

@@ -68,6 +68,7 @@ class FileReader {
     const auto known = std::any_of(all.begin(), all.end(), [&](const Setting& setting) { return setting.key == key; });
     if (!known) {
       std::vector<std::string> keys;
+      keys.reserve(all.size());
       for (const Setting& setting : all) keys.push_back(setting.key);
       fail(at, fmt::format("unknown key {} (did you mean {}?)", key, nearest(key, keys)));
     }

@@ -33,8 +33,10 @@ namespace {
 using std::chrono::milliseconds;
 
 std::vector<metrics::SinkSample> sink_samples(const alerting::Delivery& delivery) {
+  const std::vector<alerting::SinkStats> all = delivery.stats();
   std::vector<metrics::SinkSample> out;
-  for (const alerting::SinkStats& stats : delivery.stats()) {
+  out.reserve(all.size());
+  for (const alerting::SinkStats& stats : all) {
     out.push_back({stats.name, stats.delivered, stats.failed, stats.given_up, stats.pending});
   }
   return out;

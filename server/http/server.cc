@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <iterator>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -29,7 +30,8 @@ constexpr std::size_t kMaxRefusing = 64;
 
 Router make_router(const Sources& sources) {
   std::vector<Route> routes = page_routes(sources);
-  for (Route& route : api_routes({sources.history, sources.alerts})) routes.push_back(std::move(route));
+  std::vector<Route> api = api_routes({sources.history, sources.alerts});
+  routes.insert(routes.end(), std::make_move_iterator(api.begin()), std::make_move_iterator(api.end()));
   return Router(std::move(routes));
 }
 

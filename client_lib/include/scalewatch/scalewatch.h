@@ -7,6 +7,8 @@
  * Threads: the functions of one monitor are called from one thread at a time (the trainer's), unless they say "any thread".
  * Different monitors are independent. A function that takes a lock takes it only to swap pointers, never around work.
  *
+ * Exit: a process that ends without scalewatch_close still sends what is buffered, for at most 2 s, and says no goodbye.
+ *
  * Fork: a child of the process never reports. In it every function returns SCALEWATCH_FORKED at once and frees nothing.
  *
  * Versions: structs begin with their size, so that fields can be added at their end; enumerators keep their numbers.

@@ -53,6 +53,7 @@ class Daemon {
         ports_(ports.empty() ? folder / (name + ".ports") : fs::path(ports)) {
     arguments.insert(arguments.begin(), {SCALEWATCHD, "--port-file", ports_.string()});
     std::vector<char*> argv;
+    argv.reserve(arguments.size() + 1);
     for (std::string& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);
     posix_spawn_file_actions_t files;
