@@ -117,6 +117,7 @@ class Engine {
   [[nodiscard]] std::vector<std::shared_ptr<const v1::GetRunResponse>> overviews() const;
   [[nodiscard]] EngineStats stats() const;
 
+  // What became durable: closed attempts and findings of every run; alerts whose state changed.
   Feed<RunEvent>& run_feed();
   Feed<v1::Alert>& alert_feed();
 

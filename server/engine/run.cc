@@ -316,15 +316,17 @@ void Run::close_due(Staged& staged) {
 
 void Run::submit(Staged staged) {
   if (!staged.findings.empty()) services_.outbox.stage(context_, staged.findings, staged.batch);
+  std::set<std::string> told;  // alerts that changed state; a mere update is for whoever asks
   for (const auto& event : staged.findings) {
-    if (is_change_to_tell(event.change))
-      *staged.tail.emplace_back().mutable_finding() = to_proto(context_.run_uid, event.finding);
+    if (!is_change_to_tell(event.change)) continue;
+    told.insert(finding_id(context_.run_uid, event.finding));
+    *staged.tail.emplace_back().mutable_finding() = to_proto(context_.run_uid, event.finding);
   }
   if (staged.batch.empty() && !staged.on_durable) return;
 
   std::vector<v1::Alert> alerts;
   for (const AlertRow& row : staged.batch.alerts) {
-    if (v1::Alert alert; alert.ParseFromString(row.alert)) alerts.push_back(std::move(alert));
+    if (v1::Alert alert; told.contains(row.id) && alert.ParseFromString(row.alert)) alerts.push_back(std::move(alert));
   }
   services_.pipeline.submit(
       {std::move(staged.batch), [run_uid = context_.run_uid, tail = std::move(staged.tail), alerts = std::move(alerts),

@@ -79,14 +79,13 @@ int length(std::uint64_t seed) {
 
 TEST(Healthy, RunsFireNothingAboveInfo) {
   int skips = 0;
-  for (std::uint64_t seed = 1; seed <= 3000; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 240; ++seed) {
     Simulated run = simulate(seed);
     run.run(length(seed));
     run.driver.leave_all();
     skips += run.skips;
     for (const FindingEvent& event : run.driver.events) {
-      if (event.change == FindingEvent::Change::kUpdated || event.change == FindingEvent::Change::kResolved) continue;
-      EXPECT_LE(event.finding.severity, Severity::kInfo) << "seed " << seed << " " << event.finding.id << ": "
+      ASSERT_LE(event.finding.severity, Severity::kInfo) << "seed " << seed << " " << event.finding.id << ": "
                                                          << event.finding.summary << " at " << event.finding.last_attempt;
     }
   }
