@@ -115,7 +115,7 @@ struct Server::Impl {
             [this] { return phase == Phase::kReady ? history.get() : nullptr; },
             [this] { return phase == Phase::kReady ? &alerts : nullptr; }};
   }
-  std::string not_ready() {
+  std::string not_ready() const {
     if (phase == Phase::kStarting) return "starting: runs are being loaded";
     if (phase == Phase::kStopping) return "stopping";
     if (engine.stats().history_degraded) return "history is degraded: the store refuses commits";

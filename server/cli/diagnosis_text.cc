@@ -5,6 +5,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
+#include <string>
 
 #include "server/cli/finding_text.h"
 #include "server/cli/text/units.h"
@@ -70,9 +72,10 @@ void print_diagnosis(const domain::Diagnosis& diagnosis, std::span<const text::S
   const auto plot = text::plot_scale(scale, screen.plot_width(), kPlotRows, screen.ascii);
   if (!plot.empty()) screen.out << '\n';
   for (const auto& line : plot) screen.out << line << '\n';
+  std::set<std::string> said;
   for (const auto& finding : diagnosis.findings) {
     screen.out << '\n';
-    print_finding(finding, Detail::kFull, screen);
+    print_finding(finding, Detail::kFull, screen, &said);
   }
 }
 

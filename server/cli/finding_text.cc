@@ -100,7 +100,7 @@ std::string blame_text(const domain::Blame& blame) {
   return out;
 }
 
-void print_finding(const domain::Finding& finding, Detail detail, const Screen& screen) {
+void print_finding(const domain::Finding& finding, Detail detail, const Screen& screen, std::set<std::string>* said) {
   screen.out << screen.paint(severity_word(finding.severity), severity_style(finding.severity)) << ' '
              << screen.paint(Screen::name(finding.rule), text::Style::kBold);
   if (!finding.subject.empty()) {
@@ -118,11 +118,14 @@ void print_finding(const domain::Finding& finding, Detail detail, const Screen& 
     print_block("numbers", fmt::format("{}", fmt::join(numbers, ", ")), screen);
   }
   const std::size_t shown = detail == Detail::kFull ? finding.advice.size() : std::min<std::size_t>(1, finding.advice.size());
+  std::size_t printed = 0;
   for (std::size_t i = 0; i < shown; ++i) {
     const auto& advice = finding.advice[i];
-    print_block(i == 0 ? "do" : "or", fmt::format("{} ({})", Screen::name(advice.text), confidence_text(advice.confidence)),
-                screen);
+    if (said != nullptr && !said->insert(advice.text).second) continue;
+    print_block(printed++ == 0 ? "do" : "or",
+                fmt::format("{} ({})", Screen::name(advice.text), confidence_text(advice.confidence)), screen);
   }
+  if (shown > 0 && printed == 0) print_block("do", "as said above", screen);
 }
 
 }  // namespace scalewatch::cli

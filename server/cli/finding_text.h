@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <span>
 #include <string>
 
@@ -23,6 +24,7 @@ enum class Detail : std::uint8_t {
   kBrief,  // what, when, where and the surest advice
   kFull,   // also every number, all that is known of the blame, all advice
 };
-void print_finding(const domain::Finding& finding, Detail detail, const Screen& screen);
+// Advice that `said` holds was printed for a finding before: it is not said again. What is printed is added to it.
+void print_finding(const domain::Finding& finding, Detail detail, const Screen& screen, std::set<std::string>* said = nullptr);
 
 }  // namespace scalewatch::cli
