@@ -19,7 +19,7 @@ struct ModeSettings {
 };
 constexpr std::array<ModeSettings, 4> kModes{{
     {Mode::kHealthy, "healthy", 3e-3, 20, 0x1p15},
-    {Mode::kHot, "hot", 2, 200, 0x1p15},
+    {Mode::kHot, "hot", 2, 100, 0x1p15},
     {Mode::kNanData, "nan-data", 3e-3, 20, 0x1p15},
     {Mode::kNoUpdate, "no-update", 3e-3, 20, 0x1p22},
 }};

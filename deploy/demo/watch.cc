@@ -4,7 +4,7 @@ namespace scalewatch::demo {
 
 Watch::Watch(Monitor& monitor, Model<Half>& model, const std::string& optimizer, std::uint32_t rank, std::uint32_t ranks)
     : monitor_(monitor) {
-  const std::string replica = ranks > 1 ? std::to_string(rank) : "";
+  const std::string own = ranks > 1 ? std::to_string(rank) : "";
   const auto add = [&](const auto& tensor, const std::string& suffix, scalewatch_role role, scalewatch_dtype dtype,
                        bool weight) {
     TensorOptions options;
@@ -15,7 +15,9 @@ Watch::Watch(Monitor& monitor, Model<Half>& model, const std::string& optimizer,
     options.forward_index = tensor.forward_index;
     if (weight) {
       options.optimizer = optimizer;
-      options.replica = replica;
+      options.replica = own;  // every rank holds the whole of it
+    } else {
+      options.shard = own;  // every rank has its part of the batch
     }
     return monitor_.add_tensor(options);
   };

@@ -14,7 +14,7 @@ namespace scalewatch::demo {
 
 class Watch {
  public:
-  // The monitor must outlive the watch. ranks > 1: weights and their gradients are this rank's replica.
+  // The monitor must outlive the watch. ranks > 1: weights are this rank's replica, activations its shard.
   Watch(Monitor& monitor, Model<Half>& model, const std::string& optimizer, std::uint32_t rank, std::uint32_t ranks);
 
   void activations(Model<Half>& model);             // after forward

@@ -12,7 +12,7 @@ constexpr std::uint64_t kMiB = 1u << 20;
 constexpr std::uint64_t kGiB = 1u << 30;
 constexpr std::int64_t kSecond = 1000;
 constexpr std::int64_t kMinute = 60 * kSecond;
-constexpr std::int64_t kDay = 24 * 60 * kMinute;
+constexpr std::int64_t kDay = 24 * (60 * kMinute);
 
 // Keys of `limits`, which is a message: its fields are bound by getter and setter.
 void add_limits(v1::Limits& limits, std::vector<Setting>& all) {

@@ -36,8 +36,8 @@ std::string ids_fault(const v1::RecordBlock& block, const domain::TensorTable& t
   }
   std::uint64_t next = 0;
   for (const std::uint32_t id : block.ids()) {
-    if (id < next) return fmt::format("id {} is not above the one before", id);
-    if (id >= table.size()) return fmt::format("id {} is not within the table of {} tensors", id, table.size());
+    if (id < next) return fmt::format("ids must rise: {} is not above the one before", id);
+    if (id >= table.size()) return fmt::format("ids: {} is not within the table of {} tensors", id, table.size());
     next = std::uint64_t{id} + 1;
   }
   for (std::uint32_t i = 0; i < count; ++i) {

@@ -213,7 +213,9 @@ void Run::leave(RankSlot& slot, const std::string& reason, OnDurable on_durable)
     log(domain::RankLeft{slot.rank, reason, services_.clock.wall_ms()}, &slot, staged);
   }
   stage_incarnation(slot, staged.batch);
+  // Whoever asks once the goodbye is durable sees all that came before it.
   overview_dirty_ = true;
+  overview_ms_ = 0;
   stage_overview(staged.batch);
   submit(std::move(staged));
 }

@@ -159,8 +159,14 @@ void SqliteStore::read_log(const std::string& run_uid, std::uint64_t after_pos,
     page.clear();
     more = read_log_page(run, after_pos, page);
     for (auto& entry : page) {
-      (entry.report ? entry.report->run_uid : entry.input->run_uid) = run_uid;
-      after_pos = entry.report ? entry.report->pos : entry.input->pos;
+      if (entry.report) {
+        entry.report->run_uid = run_uid;
+        after_pos = entry.report->pos;
+      }
+      if (entry.input) {
+        entry.input->run_uid = run_uid;
+        after_pos = entry.input->pos;
+      }
       visit(entry);
     }
   }

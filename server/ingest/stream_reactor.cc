@@ -8,6 +8,8 @@ namespace scalewatch::ingest {
 
 namespace {
 
+constexpr const char* kDoesNotParse =
+    "message does not parse as scalewatch.v1.ClientMessage: it is cut short, or a text in it is not valid UTF-8";
 constexpr std::size_t kMaxQueued = 1024;  // messages that a client does not read; beyond it the stream ends
 
 grpc::ByteBuffer bytes_of(const v1::ServerMessage& message) {
@@ -99,11 +101,12 @@ void StreamReactor::OnReadDone(bool ok) {
 void StreamReactor::on_bytes() {
   v1::ClientMessage message;
   if (!parse(incoming_, message)) {
-    v1::Fault fault;
-    fault.set_cause(v1::FAULT_CAUSE_PROTOCOL);
-    fault.set_message(
-        "message does not parse as scalewatch.v1.ClientMessage: it is cut short, or a text in it is not valid UTF-8");
-    return end(fault);
+    v1::ServerMessage answer;
+    answer.mutable_fault()->set_cause(v1::FAULT_CAUSE_PROTOCOL);
+    answer.mutable_fault()->set_message(kDoesNotParse);
+    std::lock_guard lock(mutex_);
+    queue(answer);
+    return finish_when_written({grpc::StatusCode::INVALID_ARGUMENT, kDoesNotParse});
   }
   const engine::Stream::Next next = stream_->on_message(std::move(message));
   std::lock_guard lock(mutex_);

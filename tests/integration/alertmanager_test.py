@@ -22,7 +22,7 @@ class Alertmanager(Case):
         pager = self.sink()
         base = self.start_alertmanager(pager)
         server = self.server(sinks=[{"name": "am", "type": "alertmanager", "url": base, "min_severity": "warning"}])
-        self.demo(server, "hot", "--run", "paged", "--steps", "120")
+        trainer = self.spawn(self.demo_command(server, "hot", "--run", "paged", "--steps", "20000"))
 
         def alerts():
             return {a["labels"]["alertname"]: a for a in get_json(base + "/api/v2/alerts") if a["labels"]["run"] == "paged"}
@@ -38,10 +38,11 @@ class Alertmanager(Case):
         def told(status):
             return {a["labels"]["alertname"] for body in pager.bodies() for a in body["alerts"] if a["status"] == status}
 
-        wait_for("the page", lambda: set(fired) <= told("firing"))
-        # The job is started again with a sane learning rate: what was open resolves.
-        self.demo(server, "healthy", "--run", "paged", "--steps", "20")
-        wait_for("the resolve", lambda: set(fired) <= told("resolved"))
+        wait_for("the page", lambda: "ConsecutiveSkips" in told("firing"))
+        # The job is stopped: what was open resolves with it.
+        trainer.terminate()
+        self.assertEqual(trainer.wait(60), 0)
+        wait_for("the resolve of all that fired", lambda: told("firing") <= told("resolved"))
         wait_for("an empty Alertmanager", lambda: not alerts())
 
 

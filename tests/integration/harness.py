@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 import unittest
+import urllib.parse
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -248,10 +249,12 @@ class Case(unittest.TestCase):
         return [str(BIN / "scalewatch-demo"), mode, "--server", server.address, *options]
 
     def demo(self, server, mode, *options):
-        """Trains to the end and returns what the demo printed."""
+        """Trains to the end, waits until the server shows the goodbye, and returns what the demo printed."""
         done = subprocess.run(self.demo_command(server, mode, *options), stdin=subprocess.DEVNULL, capture_output=True,
                               text=True, timeout=240)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        run = urllib.parse.quote(options[options.index("--run") + 1], safe="")
+        wait_for("the goodbye", lambda: server.api(f"runs/{run}")["run"]["status"] == "RUN_STATUS_FINISHED")
         return done.stdout
 
 

@@ -27,7 +27,6 @@ class Modes(Case):
         self.demo(self.scalewatchd, "healthy", "--run", "four", "--ranks", "4", "--steps", "120")
         run = self.scalewatchd.api("runs/four")
         self.assertLess(worst(run["findings"]), WARNING, run["findings"])
-        self.assertEqual(run["run"]["status"], "RUN_STATUS_FINISHED")
         self.assertEqual(int(run["run"]["applied"]), 120)
         self.assertEqual([rank["durable_seq"] for rank in run["ranks"]], ["120"] * 4)
 
@@ -54,7 +53,7 @@ class Modes(Case):
         self.assertEqual((loss["first_attempt"], loss["blame"]["where"]), ("50", "input"), loss)
         self.assertEqual(loss["blame"].get("rank_of_origin"), 1, loss["blame"])  # the last rank read the bad record
         status, text, _ = self.doctor("data")
-        self.assertIn(status, (0, 1), text)
+        self.assertEqual(status, 1, text)
 
     def test_no_update_is_never_applied(self):
         self.demo(self.scalewatchd, "no-update", "--run", "forgot", "--steps", "60")

@@ -116,7 +116,7 @@ TEST(Report, NamesWhatIsWrong) {
                 b.add_ids(0);
                 b.add_ids(9);
               }),
-              HasSubstr("id 9"));
+              HasSubstr("ids: 9"));
   EXPECT_THAT(fault([](auto&, auto& b) { b.add_ids(0); }), HasSubstr("count 2"));
   EXPECT_THAT(fault([](auto&, auto& b) { b.add_sum(0); }), HasSubstr("column sum has 3"));
   EXPECT_THAT(fault([](auto&, auto& b) { b.add_zero(0); }), HasSubstr("column zero has 1"));

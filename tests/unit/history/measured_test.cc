@@ -42,10 +42,10 @@ TEST(RecordReader, DenseAndListedIdsGiveTheSameRecordsBothWays) {
 
   std::vector<std::uint32_t> ids;
   for_each_record(
-      report, [](std::uint32_t id) { return id * 100; },
+      report, [](std::uint32_t id) { return std::uint64_t{100} * id; },
       [&](std::uint32_t id, const Measured& record) {
         ids.push_back(id);
-        const auto single = find_record(report, id, id * 100);
+        const auto single = find_record(report, id, std::uint64_t{100} * id);
         ASSERT_TRUE(single);
         EXPECT_EQ(to_proto(*single).SerializeAsString(), to_proto(record).SerializeAsString());
       });

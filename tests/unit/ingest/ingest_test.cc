@@ -127,7 +127,7 @@ TEST_F(IngestTest, BytesThatDoNotParseAreAnsweredAndCostNobodyElse) {
   grpc::Status status;
   call->Finish(&status, &tag);
   ASSERT_TRUE(queue.Next(&tag, &ok) && ok);
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(status.error_message(), HasSubstr("does not parse"));
 }
 
