@@ -54,11 +54,11 @@ struct Engine::Impl final : StreamHost {
         store(history),
         outbox(alert_outbox),
         engine_clock(the_clock),
+        pool(engine_options.threads),
         pipeline({.delay = engine_options.commit_delay,
                   .bytes = engine_options.commit_bytes,
                   .after_commit = [this] { after_commit(); }},
                  store, outbox),
-        pool(engine_options.threads),
         timer(pool) {}
 
   // StreamHost
@@ -89,6 +89,8 @@ struct Engine::Impl final : StreamHost {
   Feed<RunEvent> run_events;
   Feed<v1::Alert> alert_events;
 
+  asio::thread_pool pool;  // before the runs: their strands live in it
+
   mutable std::mutex runs_mutex;
   std::unordered_map<std::string, std::shared_ptr<RunHandle>> runs;  // by name
 
@@ -99,7 +101,6 @@ struct Engine::Impl final : StreamHost {
   std::vector<std::shared_ptr<StreamImpl>> to_ack;  // committer thread only
 
   CommitPipeline pipeline;
-  asio::thread_pool pool;
   asio::steady_timer timer;
   int ticks = 0;
   std::atomic<bool> stopping{false};

@@ -38,8 +38,21 @@ struct RankSlot {
   std::atomic<bool> want_state{true};         // the strand asks for a copy of `state` with the next report
   std::atomic<std::int64_t> last_seen_ms{0};  // steady clock
 
+  // Any thread. Acks speak of the incarnation, not of the connection that brought a report: they go to whoever is connected.
+  std::atomic<std::uint64_t> folded_seq{0};
+  std::atomic<std::uint64_t> durable_seq{0};
+  [[nodiscard]] std::shared_ptr<StreamImpl> stream() const {
+    std::lock_guard lock(stream_mutex);
+    return current_stream.lock();
+  }
+  void attach(const std::shared_ptr<StreamImpl>& stream) {
+    std::lock_guard lock(stream_mutex);
+    current_stream = stream;
+  }
+  mutable std::mutex stream_mutex;
+  std::weak_ptr<StreamImpl> current_stream;
+
   // Strand side.
-  std::weak_ptr<StreamImpl> stream;
   bool connected = false;
   bool left = false;
   bool reported_silent = false;  // the domain was told of its silence

@@ -78,7 +78,7 @@ Run::Joined Run::join(const v1::Hello& hello, const std::shared_ptr<StreamImpl>&
     return out;
   }
   if (!entry || entry->incarnation != incarnation) {
-    if (auto old = entry ? entry->stream.lock() : nullptr) {
+    if (auto old = entry ? entry->stream() : nullptr) {
       ++services_.counters.streams_fenced;
       old->end(v1::FAULT_CAUSE_FENCED,
                "a newer client of rank " + std::to_string(hello.rank()) + " is here: this one stops for good");
@@ -100,21 +100,20 @@ Run::Joined Run::join(const v1::Hello& hello, const std::shared_ptr<StreamImpl>&
     }
     log(to_rank_joined(hello, now), slot.get(), staged);
     stage_incarnation(*slot, staged.batch);
-  } else if (auto old = entry->stream.lock(); old && old != stream) {
+  } else if (auto old = entry->stream(); old && old != stream) {
     old->end(v1::FAULT_CAUSE_UNSPECIFIED, "this client has connected again");
   }
 
   RankSlot& slot = *entry;
-  slot.stream = stream;
+  slot.attach(stream);
   slot.connected = true;
   slot.last_seen_ms = services_.clock.steady_ms();
-  out.ack.set_resume_after_seq(slot.handled_seq);
+  // Only what is durable: the client frees its buffer up to here. What is on its way is sent again and dropped as a repeat.
+  out.ack.set_resume_after_seq(slot.durable_seq);
   {
     std::lock_guard lock(slot.mutex);
     slot.owner = stream.get();
     out.ack.set_need_table(slot.table->size() != hello.table_size() || table_hash(*slot.table) != hello.table_hash());
-    // What was taken but not durable when the connection broke is still in the pipeline: its repeats are dropped.
-    out.ack.set_resume_after_seq(std::min(slot.handled_seq, slot.last_seq));
   }
   out.ack.set_run_uid(context_.run_uid);
   out.ack.set_segment(slot.segment);
@@ -128,7 +127,7 @@ Run::Joined Run::join(const v1::Hello& hello, const std::shared_ptr<StreamImpl>&
 }
 
 void Run::disconnected(RankSlot& slot, const StreamImpl* stream) {
-  const auto current = slot.stream.lock();
+  const auto current = slot.stream();
   if (current && current.get() != stream) return;  // a newer connection took over
   slot.connected = false;
   {

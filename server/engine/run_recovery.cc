@@ -137,7 +137,11 @@ void Run::load(HistoryStore& store, const RunRow& row) {
     if (entry.report) replay_report(*entry.report, folded_pos, index);
     if (entry.input) replay_input(*entry.input, folded_pos, index);
   });
-  for (const auto& [key, slot] : index) slot->last_seq = slot->handled_seq;
+  for (const auto& [key, slot] : index) {
+    slot->last_seq = slot->handled_seq;
+    slot->folded_seq = slot->handled_seq;
+    slot->durable_seq = slot->handled_seq;
+  }
   overview_dirty_ = true;
 }
 

@@ -100,8 +100,6 @@ void StreamImpl::join(const v1::Hello& hello) {
   Run::Joined joined = handle_->run->join(hello, shared_from_this());
   if (joined.fault) return end(joined.fault->cause(), joined.fault->message());
   slot_ = joined.slot;
-  folded_seq_ = joined.ack.resume_after_seq();
-  durable_seq_ = joined.ack.resume_after_seq();
   v1::ServerMessage message;
   *message.mutable_hello_ack() = std::move(joined.ack);
   State expected = State::kJoining;  // unless it was ended meanwhile
@@ -191,7 +189,7 @@ Stream::Next StreamImpl::on_report(v1::Report& report) {
   const std::uint64_t bytes = taken.row.payload.size() + kSmallMessageBytes;
   reserve(bytes);
   handle_->post([self = shared_from_this(), taken = std::make_shared<TakenReport>(std::move(taken)), seq, bytes]() mutable {
-    self->folded_seq_ = seq;
+    self->slot_->folded_seq = seq;
     self->handle_->run->take(*self->slot_, std::move(*taken), [self, seq, bytes] { self->note_durable(seq, bytes); });
   });
   return after_hand_over();
@@ -202,7 +200,7 @@ Stream::Next StreamImpl::reject_report(std::uint64_t seq, const std::string& fau
   ++host_.counters().reports_rejected;
   reserve(kSmallMessageBytes);
   handle_->post([self = shared_from_this(), seq] {
-    self->folded_seq_ = seq;
+    self->slot_->folded_seq = seq;
     self->handle_->run->lose(*self->slot_, seq, seq, loss_cause_name(v1::LOSS_CAUSE_REJECTED),
                              [self, seq] { self->note_durable(seq, kSmallMessageBytes); });
   });
@@ -239,7 +237,7 @@ Stream::Next StreamImpl::on_loss(const v1::Loss& loss) {
   host_.counters().reports_lost += last - first + 1;
   reserve(kSmallMessageBytes);
   handle_->post([self = shared_from_this(), first, last, cause = loss_cause_name(loss.cause())] {
-    self->folded_seq_ = last;
+    self->slot_->folded_seq = last;
     self->handle_->run->lose(*self->slot_, first, last, cause, [self, last] { self->note_durable(last, kSmallMessageBytes); });
   });
   return after_hand_over();
@@ -251,7 +249,7 @@ Stream::Next StreamImpl::on_goodbye(const v1::Goodbye& goodbye) {
   handle_->post([self = shared_from_this(), reason = clipped(goodbye.reason(), kMaxReasonBytes)] {
     const bool valid = name_fault(reason, kMaxReasonBytes).empty();
     self->handle_->run->leave(*self->slot_, valid ? reason : "", [self] {
-      self->note_durable(self->durable_seq_, kSmallMessageBytes);
+      self->note_durable(self->slot_->durable_seq, kSmallMessageBytes);
       self->send_ack();
       self->state_ = State::kOver;
       self->with_peer([](StreamPeer& peer) { peer.finish(); });
@@ -291,15 +289,16 @@ void StreamImpl::note_durable(std::uint64_t seq, std::uint64_t bytes) {
   queued_bytes_ -= bytes;
   handle_->queued_bytes -= bytes;
   host_.counters().queued_bytes -= bytes;
-  durable_seq_ = seq;
-  if (!ack_due_.exchange(true)) host_.made_durable(shared_from_this());
+  slot_->durable_seq = seq;  // commits are in order, on one thread
+  const auto connected = slot_->stream();
+  if (connected && !connected->ack_due_.exchange(true)) host_.made_durable(connected);
 }
 
 void StreamImpl::send_ack() {
   ack_due_ = false;
   v1::ServerMessage message;
-  message.mutable_ack()->set_folded_seq(folded_seq_);
-  message.mutable_ack()->set_durable_seq(durable_seq_);
+  message.mutable_ack()->set_folded_seq(slot_->folded_seq);
+  message.mutable_ack()->set_durable_seq(slot_->durable_seq);
   with_peer([&](StreamPeer& peer) { peer.send(message); });
 }
 

@@ -85,8 +85,6 @@ class StreamImpl final : public Stream, public std::enable_shared_from_this<Stre
   std::shared_ptr<RunHandle> handle_;  // set before kOpen
   std::shared_ptr<RankSlot> slot_;     // set before kOpen
   std::atomic<std::uint64_t> queued_bytes_{0};
-  std::atomic<std::uint64_t> folded_seq_{0};
-  std::atomic<std::uint64_t> durable_seq_{0};
   std::atomic<bool> ack_due_{false};
   bool goodbye_ = false;  // caller's thread
 };

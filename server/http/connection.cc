@@ -57,7 +57,7 @@ void Connection::read() {
 }
 
 void Connection::on_read(beast::error_code error) {
-  if (error) {
+  if (error || !parser_) {
     if (auto response = answer_to(error, options_)) return refuse(*std::move(response));
     return close();
   }

@@ -180,7 +180,13 @@ std::string set_fields(Message& message, const Parameters& parameters, const std
       const std::size_t end = list ? std::min(text.find(',', begin), text.size()) : text.size();
       const std::string part = text.substr(begin, end - begin);
       if (const std::string expected = put(*place->message, *place->field, part); !expected.empty()) {
-        return "parameter " + name + ": expected " + expected + ", got \"" + part.substr(0, 64) + "\"";
+        return std::string("parameter ")
+                   .append(name)
+                   .append(": expected ")
+                   .append(expected)
+                   .append(", got \"")
+                   .append(part, 0, 64) +
+               "\"";
       }
       begin = end + 1;
     }

@@ -27,7 +27,7 @@ std::optional<Parameters> match_path(const std::vector<std::string>& pattern, co
 
 Router::Router(std::vector<Route> routes) {
   for (Route& route : routes) {
-    auto segments = parse_target(route.pattern)->segments;
+    auto segments = parse_target(route.pattern).value_or(Url{}).segments;
     entries_.push_back({std::move(route), std::move(segments)});
   }
 }

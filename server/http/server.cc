@@ -96,7 +96,6 @@ struct Server::Impl {
     thread.join();
     boost::system::error_code ignored;
     acceptor.close(ignored);
-    retry.cancel();
     for (const auto& weak : connections) {
       if (auto connection = weak.lock()) connection->close();
     }
@@ -113,7 +112,7 @@ struct Server::Impl {
   std::thread thread;
 };
 
-Server::Server(const Options& options, Sources sources) : impl_(std::make_unique<Impl>(options, sources)) {}
+Server::Server(const Options& options, const Sources& sources) : impl_(std::make_unique<Impl>(options, sources)) {}
 Server::~Server() {
   stop();
 }

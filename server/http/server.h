@@ -39,7 +39,7 @@ class Server {
  public:
   // Listens at once. Throws std::runtime_error that names the address and the cause. Sources are called from several threads
   // until stop() returns.
-  Server(const Options& options, Sources sources);
+  Server(const Options& options, const Sources& sources);
   ~Server();  // stops
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;

@@ -56,8 +56,9 @@ std::optional<Url> parse_target(std::string_view target) {
   if (path.ends_with('/')) path.remove_suffix(1);
   const bool path_ok = path.empty() || split(path, '/', [&](std::string_view part) {
                          auto segment = decode(part, false);
-                         if (segment) url.segments.push_back(*std::move(segment));
-                         return segment.has_value();
+                         if (!segment) return false;
+                         url.segments.push_back(*std::move(segment));
+                         return true;
                        });
   const bool query_ok = split(query, '&', [&](std::string_view part) {
     if (part.empty()) return true;

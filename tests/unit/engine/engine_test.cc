@@ -43,7 +43,7 @@ TEST_F(EngineTest, AcksWhatIsDurableAndShowsTheRun) {
   client.send_table();
   for (std::uint64_t seq = 1; seq <= 20; ++seq) EXPECT_EQ(client.send(client.report(seq)), Stream::Next::kContinue);
   ASSERT_TRUE(client.durable(20));
-  EXPECT_EQ(store_.seqs.size(), 20U);
+  EXPECT_EQ(store_.reports(), 20U);
   clock_.now += 100;
   ASSERT_TRUE(eventually([&] { return overview().run().attempts() == 20; }));
   EXPECT_EQ(overview().run().applied(), 20U);
@@ -100,7 +100,7 @@ TEST_F(EngineTest, ABadReportCostsOnlyItself) {
   ASSERT_EQ(client.peer().faults().size(), 1U);
   EXPECT_EQ(client.peer().faults()[0].cause(), v1::FAULT_CAUSE_BAD_REPORT);
   EXPECT_THAT(client.peer().faults()[0].message(), HasSubstr("column min has 1 values for 2 records"));
-  EXPECT_EQ(store_.seqs.size(), 1U);
+  EXPECT_EQ(store_.reports(), 1U);
 }
 
 TEST_F(EngineTest, ANewerIncarnationFencesTheOlderWhichCannotComeBack) {
@@ -127,6 +127,29 @@ TEST_F(EngineTest, AReconnectResumesAfterWhatWasTaken) {
   EXPECT_EQ(client.peer().hello_ack()->resume_after_seq(), 5U);
   client.send(client.report(6));
   EXPECT_TRUE(client.durable(6));
+  EXPECT_EQ(store_.repeated_reports, 0);
+}
+
+// Taken is not durable: the client keeps it until the store has it, and the ack comes on the new connection.
+TEST_F(EngineTest, AReconnectWhileTheStoreRefusesResumesAfterTheDurableAndIsAckedLater) {
+  TestClient client(start(), {});
+  ASSERT_TRUE(client.join());
+  client.send_table();
+  for (std::uint64_t seq = 1; seq <= 3; ++seq) client.send(client.report(seq));
+  ASSERT_TRUE(client.durable(3));
+  store_.refuse = true;
+  client.send(client.report(4));
+  client.send(client.report(5));
+  ASSERT_TRUE(eventually([&] { return engine_->stats().history_degraded; }));
+  client.connect(*engine_);
+  ASSERT_TRUE(client.join());
+  EXPECT_EQ(client.peer().hello_ack()->resume_after_seq(), 3U);
+  client.send(client.report(4));
+  client.send(client.report(5));
+  EXPECT_EQ(engine_->stats().reports_repeated, 2U);
+  EXPECT_EQ(client.peer().durable(), 0U);
+  store_.refuse = false;
+  EXPECT_TRUE(client.durable(5));
   EXPECT_EQ(store_.repeated_reports, 0);
 }
 
@@ -205,7 +228,7 @@ TEST_F(EngineTest, StopEndsStreamsAndKeepsWhatWasTaken) {
   engine_->stop();
   ASSERT_TRUE(client.peer().ended());
   EXPECT_EQ(client.peer().ended()->cause(), v1::FAULT_CAUSE_SHUTTING_DOWN);
-  EXPECT_EQ(store_.seqs.size(), 10U);
+  EXPECT_EQ(store_.reports(), 10U);
   EXPECT_EQ(store_.snapshots.size(), 1U);
 }
 
@@ -295,7 +318,7 @@ TEST_F(EngineTest, ARestartFromAnyDurablePointEndsInTheSameFindings) {
     for (const auto& key : after.outbox) keys.insert(key.substr(key.find('/')));
     EXPECT_EQ(keys, expected) << "cut at " << cut;
     EXPECT_EQ(after.repeated_reports, 0) << "cut at " << cut;
-    EXPECT_EQ(after.seqs.size(), kReports) << "cut at " << cut;
+    EXPECT_EQ(after.reports(), kReports) << "cut at " << cut;
   }
 }
 

@@ -85,6 +85,11 @@ class MemoryStore final : public HistoryStore {
     for (auto it = entries.upper_bound(after_pos); it != entries.end(); ++it) visit(it->second);
   }
 
+  std::size_t reports() {
+    std::lock_guard lock(mutex);
+    return seqs.size();
+  }
+
   // Another store with what is durable at this moment: what a killed server leaves behind.
   void copy_to(MemoryStore& other) {
     std::lock_guard lock(mutex);

@@ -302,6 +302,7 @@ TEST_F(Store, ReadersSeeWholeCommitsWhileOthersAreWritten) {
   std::atomic<bool> stop{false};
   std::atomic<int> torn{0};
   std::vector<std::thread> readers;
+  readers.reserve(6);
   for (int i = 0; i < 6; ++i) {
     readers.emplace_back([&] {
       while (!stop) {

@@ -93,7 +93,7 @@ TEST_F(IngestTest, StreamsReportsAndEndsInOrder) {
   EXPECT_EQ(durable, kReports);
   const grpc::Status status = stream->Finish();
   EXPECT_TRUE(status.ok()) << status.error_message();
-  EXPECT_EQ(store_.seqs.size(), kReports);
+  EXPECT_EQ(store_.reports(), kReports);
 }
 
 TEST_F(IngestTest, AFaultComesAsAMessageAndAsTheStatus) {

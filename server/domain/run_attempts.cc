@@ -1,0 +1,150 @@
+// How attempts are taken in: by a scaler as its leader tells them, by the run once they are closed.
+#include "server/domain/run_fold.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "server/domain/blame.h"
+
+namespace scalewatch::domain {
+
+void RunFold::step(const ScalerReport& scaler, Rank rank, Attempt attempt, std::int64_t number) {
+  ScalerTrack& track = run_.scalers[scaler.track];
+  if (attempt <= track.last_attempt) return;
+  const ScalerStep moved =
+      advance(track, scaler.seen, run_.rank(rank), rank, attempt, number, run_.world_size <= 1, thresholds_);
+  each_rule([&](Rule& rule, const RuleContext& ctx) { rule.on_step(moved, ctx); });
+}
+
+void RunFold::close(JoinedAttempt joined) {
+  // Scalers whose leader did not report.
+  for (const RankReport& report : joined.reports) {
+    for (const ScalerReport& scaler : report.scalers) step(scaler, report.rank, joined.attempt, report.step);
+  }
+  std::map<TensorKey, PoisonedTensor> poisoned = poisoned_after(joined);
+  ClosedAttempt closed{.joined = joined,
+                       .poisoned = poisoned,
+                       .outcome = outcome_of(joined, run_),
+                       .blame = find_blame(joined, run_, true),
+                       .training = false};
+  closed.training =
+      std::any_of(joined.reports.begin(), joined.reports.end(), [](const RankReport& report) { return report.training(); });
+  each_rule([&](Rule& rule, const RuleContext& ctx) { rule.on_attempt(closed, ctx); });
+
+  switch (closed.outcome) {
+    case AttemptOutcome::kApplied:
+      ++run_.applied;
+      break;
+    case AttemptOutcome::kSkipped:
+      ++run_.skipped;
+      break;
+    case AttemptOutcome::kPartial:
+      ++run_.partial;
+      break;
+    case AttemptOutcome::kUnknown:
+      break;
+  }
+  ++run_.attempts;
+  run_.closed = joined.attempt;
+  run_.last_step = joined.step();
+  take_latest(joined);
+  learn_masks(closed);
+  const std::map<TensorKey, PoisonedTensor> poisoned_before = std::exchange(run_.poisoned, std::move(poisoned));
+  const Attempt suspect_before = run_.suspect_since;
+  suspect(joined, closed.outcome);
+  if (!closed.blame) return;
+  if (closed.outcome != AttemptOutcome::kApplied) {
+    run_.blames.push_back({joined.attempt, joined.step(), *closed.blame, lone_rank(joined)});
+    if (run_.blames.size() > RunModel::kBlames) run_.blames.pop_front();
+    sink_.refresh_blame();
+  }
+  joined.replicas.clear();
+  recent_.push_back({std::move(joined), poisoned_before, suspect_before});
+  if (recent_.size() > kMaxRecent) recent_.pop_front();
+}
+
+void RunFold::take_latest(const JoinedAttempt& joined) {
+  bool loss = false;
+  bool norm = false;
+  for (const RankReport& report : joined.reports) {
+    if (!report.training()) continue;
+    if (report.loss && !loss) run_.loss = report.loss;
+    if (report.grad_norm && !norm) run_.grad_norm = report.grad_norm;
+    loss = loss || report.loss.has_value();
+    norm = norm || report.grad_norm.has_value();
+  }
+}
+
+void RunFold::learn_masks(const ClosedAttempt& closed) {
+  if (closed.blame || closed.outcome != AttemptOutcome::kApplied) return;
+  for (const TensorAt& tensor : closed.joined.non_finite) {
+    if (only_neg_inf(tensor) && run_.masks.size() < RunModel::kMaxMasks) run_.masks[{tensor.role, tensor.name}] = 1;
+  }
+}
+
+void RunFold::suspect(const JoinedAttempt& joined, AttemptOutcome outcome) {
+  const bool saw_state = std::any_of(joined.reports.begin(), joined.reports.end(),
+                                     [](const RankReport& report) { return report.observed_parameters; });
+  const bool bad_state =
+      std::any_of(joined.non_finite.begin(), joined.non_finite.end(), [](const TensorAt& t) { return is_state(t.role); });
+  if (saw_state && !bad_state) {
+    run_.suspect_since = 0;
+  } else if (run_.suspect_since == 0 && gradients_non_finite(joined) &&
+             (outcome == AttemptOutcome::kApplied || outcome == AttemptOutcome::kUnknown)) {
+    run_.suspect_since = joined.attempt;
+    run_.suspect_since_step = joined.step();
+  }
+}
+
+std::map<TensorKey, PoisonedTensor> RunFold::poisoned_after(const JoinedAttempt& joined) const {
+  std::map<TensorKey, PoisonedTensor> poisoned = run_.poisoned;
+  for (const RankReport& report : joined.reports) {
+    for (const TensorKey& key : report.recovered) {
+      const auto found = poisoned.find(key);
+      if (found == poisoned.end()) continue;
+      std::erase(found->second.ranks, report.rank);
+      if (found->second.ranks.empty()) poisoned.erase(found);
+    }
+  }
+  for (const TensorAt& tensor : joined.non_finite) {
+    if (!is_state(tensor.role)) continue;
+    const TensorKey key{tensor.role, tensor.name};
+    if (!poisoned.contains(key) && poisoned.size() >= RunModel::kMaxPoisoned) continue;
+    const auto [entry, fresh] = poisoned.try_emplace(key);
+    if (fresh) entry->second = {tensor.forward_index, joined.attempt, joined.step(), {}};
+    std::vector<Rank> ranks;
+    std::set_union(entry->second.ranks.begin(), entry->second.ranks.end(), tensor.ranks.begin(), tensor.ranks.end(),
+                   std::back_inserter(ranks));
+    entry->second.ranks = std::move(ranks);
+  }
+  return poisoned;
+}
+
+void RunFold::add_detail(const AttemptDigest& digest) {
+  if (const auto at = pending_.find(digest.attempt); at != pending_.end()) {
+    at->second.join_detail(digest);
+    return;
+  }
+  const auto at = std::find_if(recent_.begin(), recent_.end(),
+                               [&](const RecentAttempt& past) { return past.joined.attempt == digest.attempt; });
+  if (at == recent_.end()) return;
+  at->joined.join_detail(digest);
+  for (RankReport& report : at->joined.reports) {
+    if (report.rank != digest.rank) continue;
+    report.observed_gradients |= digest.observed_gradients;
+    report.observed_activations |= digest.observed_activations;
+  }
+  RunModel then = run_;
+  then.poisoned = at->poisoned_before;
+  then.suspect_since = at->suspect_before;
+  const auto blame = find_blame(at->joined, then, true);
+  if (!blame) return;
+  for (PastBlame& past : run_.blames) {
+    if (past.attempt == digest.attempt) past.blame = *blame;
+  }
+  sink_.refine_blame(digest.attempt, *blame);
+  sink_.refresh_blame();
+}
+
+}  // namespace scalewatch::domain

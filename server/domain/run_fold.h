@@ -1,0 +1,105 @@
+// The fold behind RunState: the model, its rules, the attempts that are still open, and how inputs move them.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "server/domain/rules/rule.h"
+#include "server/domain/scaler_track.h"
+#include "server/domain/sink.h"
+
+namespace scalewatch::domain {
+
+// A blamed attempt with what was known before it, for detail that comes late.
+struct RecentAttempt {
+  JoinedAttempt joined;
+  std::map<TensorKey, PoisonedTensor> poisoned_before;
+  Attempt suspect_before = 0;
+  template <class A>
+  void persist(A& a) {
+    a(joined, poisoned_before, suspect_before);
+  }
+};
+
+class RunFold {
+ public:
+  explicit RunFold(const Thresholds& thresholds) : thresholds_(thresholds) {}
+  // Parts refer to each other.
+  RunFold(const RunFold&) = delete;
+  RunFold& operator=(const RunFold&) = delete;
+
+  void on(const SegmentOpened& input);
+  void on(const RankJoined& input);
+  void on(const RankLeft& input);
+  void on(const AttemptDigest& input);
+  void on(const AttemptClosed& input);
+  void on(const Liveness& input);
+  void on(const ReportsLost& input);
+  void on(const Acknowledged& input);
+
+  [[nodiscard]] const RunModel& run() const { return run_; }
+  [[nodiscard]] const Thresholds& thresholds() const { return thresholds_; }
+  Sink& sink() { return sink_; }
+
+  template <class A>
+  void persist(A& a) {
+    a(run_, sink_, pending_, recent_, end_told_);
+    for (const auto& rule : rules_) {
+      std::string name(rule->name());
+      a(name);
+      if (name != rule->name()) throw std::runtime_error("state is of other rules: found " + std::string(name));
+      if constexpr (A::kLoading) {
+        rule->load(a);
+      } else {
+        rule->save(a);
+      }
+    }
+  }
+
+ private:
+  // The engine closes an attempt when a rank is 8 ahead; a rank that runs away further is not joined.
+  static constexpr std::size_t kMaxPending = 32;
+  // Closed attempts whose blame late detail may still refine.
+  static constexpr std::size_t kMaxRecent = 4;
+
+  template <class Call>
+  void each_rule(Call call) {
+    const RuleContext context{run_, thresholds_, sink_};
+    for (const auto& rule : rules_) call(*rule, context);
+  }
+  void end();
+
+  void ensure_segment(TimeMs now);
+  RankInfo& rank_info(Rank rank);
+  void map_scaler(RankInfo& rank, const ScalerInfo& info, std::uint32_t declared);
+  // A scaler that a report names and no Hello did is followed by its number.
+  std::optional<std::uint32_t> track_of(RankInfo& rank, std::uint32_t index);
+  void lead_if_lower(const RankInfo& rank);
+  void replace_leader(Rank gone);
+  void forget_poison(Rank rank);
+
+  void step(const ScalerReport& scaler, Rank rank, Attempt attempt, std::int64_t number);
+  void close(JoinedAttempt joined);
+  void take_latest(const JoinedAttempt& joined);
+  // An activation that holds -Inf while the step is fine holds it on purpose.
+  void learn_masks(const ClosedAttempt& closed);
+  // Did this attempt perhaps poison state that nobody looked at?
+  void suspect(const JoinedAttempt& joined, AttemptOutcome outcome);
+  std::map<TensorKey, PoisonedTensor> poisoned_after(const JoinedAttempt& joined) const;
+  void add_detail(const AttemptDigest& digest);
+
+  Thresholds thresholds_;
+  RunModel run_;
+  Sink sink_{run_, thresholds_};
+  std::vector<std::unique_ptr<Rule>> rules_ = make_rules();
+  std::map<Attempt, JoinedAttempt> pending_;
+  std::deque<RecentAttempt> recent_;
+  bool end_told_ = false;  // rules saw the end of the run, and nobody came back since
+};
+
+}  // namespace scalewatch::domain

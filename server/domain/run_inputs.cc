@@ -1,0 +1,148 @@
+// What each input does to a run_.
+#include "server/domain/run_fold.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "server/domain/blame.h"
+
+namespace scalewatch::domain {
+
+void RunFold::on(const SegmentOpened& input) {
+  sink_.resolve_all();
+  sink_.new_segment();
+  run_ = RunModel();
+  run_.segment = input.segment;
+  run_.segment_started = input.now;
+  rules_ = make_rules();
+  pending_.clear();
+  recent_.clear();
+  end_told_ = false;
+}
+
+void RunFold::on(const RankJoined& input) {
+  ensure_segment(input.now);
+  RankInfo& rank = rank_info(input.rank);
+  if (rank.left) {
+    rank.left = false;
+    ++run_.present;
+  }
+  rank.lost = false;
+  rank.host = input.host;
+  rank.pid = input.pid;
+  rank.gpu_uuid = input.gpu_uuid;
+  rank.optimizers = input.optimizers;
+  rank.scaler_tracks.clear();
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < input.scalers.size() && i < RunModel::kMaxScalers; ++i) {
+    ScalerInfo info = input.scalers[i];
+    if (std::find(names.begin(), names.end(), info.name) != names.end()) info.name += std::string("#") + std::to_string(i);
+    names.push_back(info.name);
+    const auto declared = std::count_if(input.optimizers.begin(), input.optimizers.end(),
+                                        [&](const OptimizerInfo& optimizer) { return optimizer.scaler == i; });
+    map_scaler(rank, info, static_cast<std::uint32_t>(declared));
+  }
+  run_.world_size = input.world_size;
+  run_.framework = input.framework;
+  run_.compute_dtype = input.compute_dtype;
+  // A restarted process has loaded its state anew; if it is still poisoned its reports will say so.
+  forget_poison(input.rank);
+  end_told_ = false;
+  lead_if_lower(rank);
+}
+
+void RunFold::on(const RankLeft& input) {
+  const auto found = run_.ranks.find(input.rank);
+  if (found == run_.ranks.end() || found->second.left) return;
+  found->second.left = true;
+  found->second.lost = false;
+  --run_.present;
+  replace_leader(input.rank);
+  each_rule([&](Rule& rule, const RuleContext& ctx) { rule.on_left(input.rank, ctx); });
+  if (run_.all_left()) end();
+}
+
+void RunFold::on(const AttemptDigest& input) {
+  ensure_segment(input.now);
+  RankInfo& rank = rank_info(input.rank);
+  if (input.retrospective) {
+    add_detail(input);
+    return;
+  }
+  rank.last_attempt = std::max(rank.last_attempt, input.attempt);
+  rank.last_report = input.now;
+  run_.newest = std::max(run_.newest, input.attempt);
+  if (input.lr) run_.lr = input.lr;
+
+  std::vector<ScalerReport> scalers;
+  for (const ScalerObservation& seen : input.scalers) {
+    if (const auto track = track_of(rank, seen.scaler)) scalers.push_back({*track, seen});
+  }
+  JoinedAttempt* joined = nullptr;
+  if (input.attempt > run_.closed) {
+    const auto at = pending_.find(input.attempt);
+    if (at != pending_.end()) {
+      joined = &at->second;
+    } else if (pending_.size() < kMaxPending) {
+      joined = &pending_[input.attempt];
+      joined->attempt = input.attempt;
+    }
+  }
+  if (joined != nullptr) joined->join(input, scalers);
+  for (const ScalerReport& scaler : scalers) {
+    if (run_.scalers[scaler.track].leader == input.rank) step(scaler, input.rank, input.attempt, input.step);
+  }
+}
+
+void RunFold::on(const AttemptClosed& input) {
+  while (!pending_.empty() && pending_.begin()->first <= input.attempt) {
+    JoinedAttempt joined = std::move(pending_.begin()->second);
+    pending_.erase(pending_.begin());
+    if (joined.attempt == input.attempt) joined.missing = input.missing;
+    close(std::move(joined));
+  }
+  run_.closed = std::max(run_.closed, input.attempt);
+}
+
+void RunFold::on(const Liveness& input) {
+  const bool ended = all_silent(input, thresholds_);
+  const bool alive = std::any_of(input.ranks.begin(), input.ranks.end(), [&](const Liveness::Seen& seen) {
+    return input.now - seen.last_seen <= thresholds_.rank_alive_within_ms;
+  });
+  for (const Liveness::Seen& seen : input.ranks) {
+    const auto found = run_.ranks.find(seen.rank);
+    if (found == run_.ranks.end() || found->second.left) continue;
+    const bool silent = input.now - seen.last_seen >= thresholds_.rank_lost_after_ms;
+    if (silent && alive && !found->second.lost) {
+      found->second.lost = true;
+      replace_leader(seen.rank);
+    } else if (!silent) {
+      found->second.lost = false;
+      lead_if_lower(found->second);
+    }
+  }
+  each_rule([&](Rule& rule, const RuleContext& ctx) { rule.on_liveness(input, ctx); });
+  if (ended) {
+    end();
+  } else {
+    end_told_ = false;
+  }
+}
+
+void RunFold::on(const ReportsLost& input) {
+  if (input.last_seq < input.first_seq) return;
+  rank_info(input.rank).lost_reports += input.last_seq - input.first_seq + 1;
+}
+
+void RunFold::on(const Acknowledged& input) {
+  sink_.acknowledge(input.finding_id, input.who, input.comment);
+}
+
+void RunFold::end() {
+  if (end_told_) return;
+  end_told_ = true;
+  each_rule([](Rule& rule, const RuleContext& ctx) { rule.on_end(ctx); });
+}
+
+}  // namespace scalewatch::domain
