@@ -28,9 +28,9 @@ namespace asio = boost::asio;
 namespace {
 
 constexpr std::chrono::milliseconds kTick{100};
-constexpr int kIdleTicks = 10;                      // a quiet run is looked at once a second
-constexpr std::int64_t kQuietMs = 5'000;            // without input for this long, a run is quiet
-constexpr std::int64_t kForgetMs = 10 * 60 * 1000;  // an ended run leaves memory this long after its last input
+constexpr int kIdleTicks = 10;               // a quiet run is looked at once a second
+constexpr std::int64_t kQuietMs = 5'000;     // without input for this long, a run is quiet
+constexpr std::int64_t kForgetMs = 600'000;  // an ended run leaves memory this long after its last input
 constexpr std::size_t kMaxLoadedAtStart = 10'000;
 
 std::string make_uid() {
