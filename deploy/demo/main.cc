@@ -22,7 +22,6 @@ namespace {
 using scalewatch::Monitor;
 using scalewatch::MonitorOptions;
 using scalewatch::demo::Corpus;
-using scalewatch::demo::Mode;
 using scalewatch::demo::RankGroup;
 using scalewatch::demo::StepResult;
 using scalewatch::demo::Trainer;

@@ -33,10 +33,10 @@ Model<T>::Model(Shape shape, std::size_t batch, std::uint64_t seed) : shape_(sha
 }
 
 template <class T>
-std::size_t Model<T>::add_parameter(std::string name, std::uint32_t index, std::size_t rows, std::size_t cols, double deviation,
-                                    Random& random) {
+std::size_t Model<T>::add_parameter(const std::string& name, std::uint32_t index, std::size_t rows, std::size_t cols,
+                                    double deviation, Random& random) {
   Parameter parameter;
-  parameter.name = std::move(name);
+  parameter.name = name;
   parameter.forward_index = index;
   parameter.rows = rows;
   parameter.cols = cols;
@@ -49,9 +49,9 @@ std::size_t Model<T>::add_parameter(std::string name, std::uint32_t index, std::
 }
 
 template <class T>
-std::size_t Model<T>::add_activation(std::string name, std::uint32_t index, std::size_t cols) {
+std::size_t Model<T>::add_activation(const std::string& name, std::uint32_t index, std::size_t cols) {
   Activation activation;
-  activation.name = std::move(name);
+  activation.name = name;
   activation.forward_index = index;
   activation.value.resize(batch_ * cols);
   activation.gradient.resize(batch_ * cols);

@@ -66,9 +66,9 @@ class Model {
     std::size_t out = 0;
   };
 
-  std::size_t add_parameter(std::string name, std::uint32_t index, std::size_t rows, std::size_t cols, double deviation,
+  std::size_t add_parameter(const std::string& name, std::uint32_t index, std::size_t rows, std::size_t cols, double deviation,
                             Random& random);
-  std::size_t add_activation(std::string name, std::uint32_t index, std::size_t cols);
+  std::size_t add_activation(const std::string& name, std::uint32_t index, std::size_t cols);
   // activations_[out] = activations_[in] · weight + bias
   void linear(std::size_t in, std::size_t weight, std::size_t bias, std::size_t out);
   // The gradients of linear(); returns the gradient with respect to its input.

@@ -69,7 +69,7 @@ struct Delivery::Impl {
   void send(std::int64_t now);
   void remind(std::int64_t now);
   void done(const HttpSender::Done& done);
-  void reminder_done(const Flight& flight, const HttpResponse& response);
+  void reminder_done(const Flight& flight, const HttpResponse& response) const;
   void notice_done(const Flight& flight, const HttpResponse& response);
   void note(Lane& lane, Verdict verdict, const HttpResponse& response) const;
   void settle(engine::OutboxUpdate update);
@@ -228,7 +228,7 @@ void Delivery::Impl::done(const HttpSender::Done& done) {
   }
 }
 
-void Delivery::Impl::reminder_done(const Flight& flight, const HttpResponse& response) {
+void Delivery::Impl::reminder_done(const Flight& flight, const HttpResponse& response) const {
   Lane& lane = *flight.lane;
   --lane.reminders_in_flight;
   for (const std::string& order : flight.orders) lane.queue.release(order);

@@ -81,7 +81,7 @@ std::string when_text(const domain::Finding& finding) {
   const auto range = [](std::string_view one, auto first, auto last) {
     return first == last ? fmt::format("{} {}", one, first) : fmt::format("{}s {}-{}", one, first, last);
   };
-  const std::string steps = range("step", finding.first_step, finding.last_step);
+  std::string steps = range("step", finding.first_step, finding.last_step);
   if (finding.first_attempt == 0) return steps;
   return fmt::format("{} ({})", range("attempt", finding.first_attempt, finding.last_attempt), steps);
 }

@@ -68,6 +68,7 @@ class Monitor {
 
   explicit Monitor(const MonitorOptions& options) {
     std::vector<scalewatch_label> labels;
+    labels.reserve(options.labels.size());
     for (const auto& [key, value] : options.labels) labels.push_back({key.c_str(), value.c_str()});
     scalewatch_options c{};
     c.size = sizeof c;

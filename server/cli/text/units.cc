@@ -64,8 +64,8 @@ std::string ago(std::int64_t ms) {
   const std::int64_t seconds = ms / 1000;
   if (seconds <= 0) return "now";
   if (seconds < 120) return fmt::format("{} s ago", seconds);
-  if (seconds < 120 * 60) return fmt::format("{} min ago", seconds / 60);
-  if (seconds < 48 * 3600) return fmt::format("{} h ago", seconds / 3600);
+  if (seconds < 7'200) return fmt::format("{} min ago", seconds / 60);
+  if (seconds < 172'800) return fmt::format("{} h ago", seconds / 3600);
   return fmt::format("{} d ago", seconds / 86400);
 }
 

@@ -11,7 +11,7 @@ std::optional<Advice> advise_suspect_gpu(const AdviceContext& context) {
   if (!context.skips() && !context.rule("NonFiniteLoss")) return std::nullopt;
   for (const auto& [number, rank] : context.run.ranks) {
     const std::uint32_t times = context.run.lone_attempts(number);
-    if (times < kOften || times * 2 <= context.run.blames.size()) continue;
+    if (times < kOften || times * std::size_t{2} <= context.run.blames.size()) continue;
     return Advice{"suspect_gpu",
                   fmt::format("suspect the GPU of rank {}{}{}, or the data that only it reads: it alone was non-finite before "
                               "the reduction in {} of the "

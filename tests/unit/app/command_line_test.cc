@@ -70,7 +70,7 @@ TEST(CommandLine, Errors) {
 }
 
 TEST(CommandLine, HelpNamesEveryKeyWithItsDefault) {
-  const std::string help = parse({"--help"}).message.value();
+  const std::string help = parse({"--help"}).message.value_or("");
   Config defaults;
   for (const Setting& setting : settings(defaults)) {
     EXPECT_THAT(help, HasSubstr(setting.key + " = "));
@@ -81,7 +81,7 @@ TEST(CommandLine, HelpNamesEveryKeyWithItsDefault) {
 }
 
 TEST(CommandLine, Version) {
-  EXPECT_EQ(parse({"--version"}).message.value(), "scalewatchd " SCALEWATCH_VERSION "\n");
+  EXPECT_EQ(parse({"--version"}).message.value_or(""), "scalewatchd " SCALEWATCH_VERSION "\n");
 }
 
 }  // namespace

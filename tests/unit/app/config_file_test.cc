@@ -115,7 +115,7 @@ TEST(ExampleConfig, HoldsEveryKeyWithItsDefault) {
   Config example;
   for (Setting& setting : settings(example)) {  // spoiled first, so that a key the file lacks is seen
     for (const char* other : {"127.0.0.9:9", "true", "7", "7s", "1h", "20MiB", "600B", "debug", "json", "off-by-one"}) {
-      if (setting.set(other) && setting.get() != "") break;
+      if (setting.set(other) && !setting.get().empty()) break;
     }
   }
   load_file(SCALEWATCH_EXAMPLE_CONFIG, example);

@@ -5,6 +5,11 @@
 namespace scalewatch::app {
 namespace {
 
+// An empty host for what is no address.
+Address address(const char* text) {
+  return parse_address(text).value_or(Address{});
+}
+
 TEST(Units, Durations) {
   EXPECT_EQ(parse_duration("0ms"), 0);
   EXPECT_EQ(parse_duration("50ms"), 50);
@@ -31,9 +36,9 @@ TEST(Units, Sizes) {
 }
 
 TEST(Units, Addresses) {
-  EXPECT_EQ(parse_address("127.0.0.1:7462")->port, 7462);
-  EXPECT_EQ(parse_address("localhost:0")->host, "127.0.0.1");
-  EXPECT_EQ(parse_address("[::1]:80")->text(), "[::1]:80");
+  EXPECT_EQ(address("127.0.0.1:7462").port, 7462);
+  EXPECT_EQ(address("localhost:0").host, "127.0.0.1");
+  EXPECT_EQ(address("[::1]:80").text(), "[::1]:80");
   for (const char* bad : {"", ":1", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:x", "::1:80",
                           "example.org:80", "[127.0.0.1]:80", "256.0.0.1:1"}) {
     EXPECT_FALSE(parse_address(bad)) << bad;
@@ -41,12 +46,12 @@ TEST(Units, Addresses) {
 }
 
 TEST(Units, Loopback) {
-  EXPECT_TRUE(parse_address("127.0.0.1:1")->loopback());
-  EXPECT_TRUE(parse_address("127.9.9.9:1")->loopback());
-  EXPECT_TRUE(parse_address("[::1]:1")->loopback());
-  EXPECT_FALSE(parse_address("0.0.0.0:1")->loopback());
-  EXPECT_FALSE(parse_address("[::]:1")->loopback());
-  EXPECT_FALSE(parse_address("10.0.0.1:1")->loopback());
+  EXPECT_TRUE(address("127.0.0.1:1").loopback());
+  EXPECT_TRUE(address("127.9.9.9:1").loopback());
+  EXPECT_TRUE(address("[::1]:1").loopback());
+  EXPECT_FALSE(address("0.0.0.0:1").loopback());
+  EXPECT_FALSE(address("[::]:1").loopback());
+  EXPECT_FALSE(address("10.0.0.1:1").loopback());
 }
 
 }  // namespace
