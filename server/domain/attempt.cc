@@ -73,9 +73,9 @@ void JoinedAttempt::join_detail(const AttemptDigest& digest) {
 }
 
 void JoinedAttempt::join(const AttemptDigest& digest, std::vector<ScalerReport> scalers) {
-  const auto at = std::lower_bound(reports.begin(), reports.end(), digest.rank,
-                                   [](const RankReport& report, Rank rank) { return report.rank < rank; });
-  if (at != reports.end() && at->rank == digest.rank) return;
+  const auto at = std::lower_bound(ranks.begin(), ranks.end(), digest.rank);
+  if (at != ranks.end() && *at == digest.rank) return;
+  ranks.insert(at, digest.rank);
   RankReport report;
   report.rank = digest.rank;
   report.step = digest.step;
@@ -111,8 +111,12 @@ void JoinedAttempt::join(const AttemptDigest& digest, std::vector<ScalerReport> 
       }
     }
   }
-  reports.insert(at, std::move(report));
+  reports.push_back(std::move(report));
   join_detail(digest);
+}
+
+void JoinedAttempt::sort() {
+  std::sort(reports.begin(), reports.end(), [](const RankReport& a, const RankReport& b) { return a.rank < b.rank; });
 }
 
 }  // namespace scalewatch::domain

@@ -97,23 +97,25 @@ struct JoinedAttempt {
   static constexpr std::size_t kMaxMismatches = 16;
 
   Attempt attempt = 0;
-  std::vector<RankReport> reports;                // by rank
+  std::vector<RankReport> reports;                // as they came; by rank once sorted
+  std::vector<Rank> ranks;                        // that reported, rising
   std::vector<TensorAt> non_finite;               // in blame order
   std::map<std::uint64_t, ReplicaSeen> replicas;  // by fingerprint of name and shard
   std::uint32_t replicas_compared = 0;
   std::vector<ReplicaMismatch> mismatches;
   std::vector<Rank> missing;
 
-  // Takes a rank's digest in; a second one of the same rank counts as detail (its tensors only).
-  // `tracks` maps the digest's scalers to RunModel::scalers.
+  // Takes a rank's digest in, with its scalers as the model numbers them. A second one of the same rank is ignored.
   void join(const AttemptDigest& digest, std::vector<ScalerReport> scalers);
+  // No report will follow: puts them in the order of ranks, so that nothing depends on who was first.
+  void sort();
   // Non-finite tensors only.
   void join_detail(const AttemptDigest& digest);
   [[nodiscard]] std::int64_t step() const { return reports.empty() ? 0 : reports.front().step; }
 
   template <class A>
   void persist(A& a) {
-    a(attempt, reports, non_finite, replicas, replicas_compared, mismatches, missing);
+    a(attempt, reports, ranks, non_finite, replicas, replicas_compared, mismatches, missing);
   }
 };
 

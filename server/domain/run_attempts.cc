@@ -18,6 +18,7 @@ void RunFold::step(const ScalerReport& scaler, Rank rank, Attempt attempt, std::
 }
 
 void RunFold::close(JoinedAttempt joined) {
+  joined.sort();
   // Scalers whose leader did not report.
   for (const RankReport& report : joined.reports) {
     for (const ScalerReport& scaler : report.scalers) step(scaler, report.rank, joined.attempt, report.step);

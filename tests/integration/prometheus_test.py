@@ -7,6 +7,7 @@ from harness import Case, free_port, get, get_json, main, need, wait_for
 
 PROMETHEUS = need("prometheus")
 PROMTOOL = need("promtool")
+STEPS = 1000  # goes on for seconds after its first critical finding: several scrapes see it open
 
 
 class Prometheus(Case):
@@ -32,18 +33,18 @@ class Prometheus(Case):
     def test_promql_equals_what_the_command_says(self):
         server = self.server()
         self.scrape(server)
-        self.demo(server, "hot", "--run", "scraped", "--steps", "400")
+        self.demo(server, "hot", "--run", "scraped", "--steps", str(STEPS))
         told = server.cli_json("scaler", "scraped")["scaler"]
         skipped, scale = int(told["skipped"]), float(told["scale"])
         self.assertGreater(skipped, 5)
-        self.assertEqual(int(told["applied"]) + skipped, 400)
+        self.assertEqual(int(told["applied"]) + skipped, STEPS)
 
         labels = '{job="scalewatch",run="scraped",scaler="default"'
         # The whole label set is in the answer exactly once; waiting covers the scrape interval.
         wait_for("the skip count in PromQL",
                  lambda: self.query("scalewatch_scaler_attempts_total" + labels + ',outcome="skipped"}') == skipped)
         self.assertEqual(self.query("scalewatch_scaler_scale" + labels + "}"), scale)
-        self.assertEqual(self.query('sum(scalewatch_attempts_total{run="scraped"})'), 400)
+        self.assertEqual(self.query('sum(scalewatch_attempts_total{run="scraped"})'), STEPS)
         # The run has ended and its findings with it; while it lasted a scrape saw them.
         self.assertEqual(self.query('sum(scalewatch_findings_open{run="scraped"})'), 0)
         self.assertGreater(self.query('max_over_time(scalewatch_findings_open{run="scraped",severity="critical"}[5m])'), 0)
