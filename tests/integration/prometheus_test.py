@@ -7,7 +7,7 @@ from harness import Case, free_port, get, get_json, main, need, wait_for
 
 PROMETHEUS = need("prometheus")
 PROMTOOL = need("promtool")
-STEPS = 1000  # goes on for seconds after its first critical finding: several scrapes see it open
+STEPS = 2000  # goes on for seconds after its first critical finding: several scrapes see it open
 
 
 class Prometheus(Case):
@@ -46,7 +46,7 @@ class Prometheus(Case):
         self.assertEqual(self.query("scalewatch_scaler_scale" + labels + "}"), scale)
         self.assertEqual(self.query('sum(scalewatch_attempts_total{run="scraped"})'), STEPS)
         # The run has ended and its findings with it; while it lasted a scrape saw them.
-        self.assertEqual(self.query('sum(scalewatch_findings_open{run="scraped"})'), 0)
+        wait_for("no open finding", lambda: self.query('sum(scalewatch_findings_open{run="scraped"})') == 0)
         self.assertGreater(self.query('max_over_time(scalewatch_findings_open{run="scraped",severity="critical"}[5m])'), 0)
         self.assertEqual(self.query('up{job="scalewatch"}'), 1)
 
