@@ -62,8 +62,8 @@ class RunFold {
   }
 
  private:
-  // The engine closes an attempt when a rank is 8 ahead; a rank that runs away further is not joined.
-  static constexpr std::size_t kMaxPending = 32;
+  // Attempts that wait for their closing. The engine lets at most 2,000 wait; a rank that runs away further is not joined.
+  static constexpr std::size_t kMaxPending = 2048;
   // Closed attempts whose blame late detail may still refine.
   static constexpr std::size_t kMaxRecent = 4;
 

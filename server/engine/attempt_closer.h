@@ -1,7 +1,7 @@
 // Decides when no more reports will change an attempt: all live ranks reported it, a rank is `lead` attempts ahead, or
-// `after_ms` passed since its first report. Late reports reopen nothing.
+// `after_ms` passed since its first report. Late reports reopen nothing, so ranks that are on their way back are waited for.
 //
-// Not thread-safe; one run's strand owns one. Bounded: at most about 2 × lead attempts are open.
+// Not thread-safe; one run's strand owns one. Bounded: at most about kMaxOpenReports reports are of open attempts.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +23,22 @@ class AttemptCloser {
   // Takes a report in. False when its attempt is closed already.
   bool note(domain::Attempt attempt, domain::Rank rank, std::int64_t steady_ms);
 
+  // Whom closing waits for beyond lead and time, while the caller expects them.
+  enum class Patience : std::uint8_t {
+    kNone,
+    kForBehind,   // live ranks that are reconnecting or sending what they had kept: neither lead nor time closes
+    kForJoiners,  // ranks that have not joined yet: nothing closes
+  };
+  static constexpr std::uint64_t kMaxOpenReports = 100'000;  // patience ends here
+  static constexpr std::uint64_t kMaxPatientLead = 2'000;    // and here, in attempts
+
   struct Due {
     domain::Attempt attempt = 0;
     std::vector<domain::Rank> missing;
   };
   // What must close now, in order. `live` are the ranks that are waited for; when it is empty everything closes.
-  [[nodiscard]] std::vector<Due> due(const std::set<domain::Rank>& live, std::int64_t steady_ms) const;
+  [[nodiscard]] std::vector<Due> due(const std::set<domain::Rank>& live, std::int64_t steady_ms,
+                                     Patience patience = Patience::kNone) const;
   // An attempt and all before it are closed.
   void close(domain::Attempt attempt);
 

@@ -55,7 +55,9 @@ struct RankSlot {
   // Strand side.
   bool connected = false;
   bool left = false;
-  bool reported_silent = false;  // the domain was told of its silence
+  bool reported_silent = false;    // the domain was told of its silence
+  std::int64_t moved_ms = 0;       // steady clock: when it connected or went away
+  std::uint64_t catch_up_seq = 0;  // what it had sent or kept when it connected: until then it is behind
   std::int64_t left_wall_ms = 0;
   std::uint64_t handled_seq = 0;       // logged: becomes durable with the commit that it was staged in
   domain::Attempt newest_attempt = 0;  // of the segment's numbering

@@ -13,6 +13,8 @@ namespace {
 
 constexpr std::size_t kMaxSegments = 100;
 constexpr std::int64_t kLivenessRepeatMs = 15'000;  // how often an undecided silence is looked at again
+constexpr std::int64_t kReturnMs = 35'000;          // clients reconnect within 30 s; then they send what they had kept
+constexpr std::int64_t kJoinMs = 5'000;             // ranks of a job join within this of each other
 
 bool is_change_to_tell(domain::FindingEvent::Change change) {
   return change != domain::FindingEvent::Change::kUpdated;
@@ -47,9 +49,25 @@ std::set<domain::Rank> Run::live_ranks() const {
   return out;
 }
 
+AttemptCloser::Patience Run::patience() const {
+  using Patience = AttemptCloser::Patience;
+  const std::int64_t now = services_.clock.steady_ms();
+  std::uint32_t joined = 0;
+  std::uint32_t world_size = 1;
+  bool behind = false;
+  for (const auto& [rank, slot] : slots_) {
+    if (slot->segment != segment_) continue;
+    ++joined;
+    world_size = std::max(world_size, slot->hello.world_size());
+    const bool away = !slot->connected || slot->handled_seq < slot->catch_up_seq;
+    behind = behind || (!slot->left && away && now - slot->moved_ms < kReturnMs);
+  }
+  if (joined < world_size && now - segment_ms_ < kJoinMs) return Patience::kForJoiners;
+  return behind ? Patience::kForBehind : Patience::kNone;
+}
+
 bool Run::opens_segment(const v1::Hello& hello, const RankSlot* previous) const {
   if (segment_ == 0) return true;
-  if (previous != nullptr && previous->segment < segment_) return false;  // the others opened it already
   bool any_here = false;
   bool all_left = true;
   std::int64_t last_left_ms = 0;
@@ -59,8 +77,8 @@ bool Run::opens_segment(const v1::Hello& hello, const RankSlot* previous) const 
     all_left = all_left && slot->left;
     last_left_ms = std::max(last_left_ms, slot->left_wall_ms);
   }
-  if (previous != nullptr) return !any_here;
-  // A rank never seen before joins, unless the job before it has ended by itself before this one began.
+  if (previous != nullptr && previous->segment == segment_) return !any_here;
+  // A rank that this segment has not seen joins it, unless its job has ended by itself before this client began.
   return all_left && hello.start_time_ms() > last_left_ms;
 }
 
@@ -108,6 +126,8 @@ Run::Joined Run::join(const v1::Hello& hello, const std::shared_ptr<StreamImpl>&
   slot.attach(stream);
   slot.connected = true;
   slot.last_seen_ms = services_.clock.steady_ms();
+  slot.moved_ms = slot.last_seen_ms;
+  slot.catch_up_seq = hello.last_seq();
   // Only what is durable: the client frees its buffer up to here. What is on its way is sent again and dropped as a repeat.
   out.ack.set_resume_after_seq(slot.durable_seq);
   {
@@ -130,6 +150,7 @@ void Run::disconnected(RankSlot& slot, const StreamImpl* stream) {
   const auto current = slot.stream();
   if (current && current.get() != stream) return;  // a newer connection took over
   slot.connected = false;
+  slot.moved_ms = services_.clock.steady_ms();
   {
     // Its last message is on the log already: the state belongs to exactly what was handled.
     std::lock_guard lock(slot.mutex);
@@ -158,7 +179,6 @@ void Run::take(RankSlot& slot, TakenReport report, OnDurable on_durable) {
   row.attempt = report.digest.attempt;
   row.time_ms = report.digest.now;
   slot.handled_seq = row.seq;
-  slot.reported_silent = false;
   last_report_ms_ = row.time_ms;
   last_input_ms_ = services_.clock.steady_ms();
   if (report.client) slot.client = std::move(*report.client);
@@ -250,6 +270,7 @@ void Run::apply(const domain::Input& input, const std::optional<Incarnation>& in
   if (const auto* opened = std::get_if<domain::SegmentOpened>(&input)) {
     if (!segments_.empty()) segments_.back().set_attempts(state_.view().attempts);
     segment_ = opened->segment;
+    segment_ms_ = services_.clock.steady_ms();
     closer_.reset();
     summaries_.clear();
     v1::SegmentSummary& segment = segments_.emplace_back();
@@ -307,7 +328,7 @@ void Run::note_summary(const ReportRow& row) {
 }
 
 void Run::close_due(Staged& staged) {
-  for (auto& due : closer_.due(live_ranks(), services_.clock.steady_ms())) {
+  for (auto& due : closer_.due(live_ranks(), services_.clock.steady_ms(), patience())) {
     if (auto it = summaries_.find(due.attempt); it != summaries_.end()) {
       *staged.tail.emplace_back().mutable_attempt() = std::move(it->second);
     }

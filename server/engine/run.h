@@ -103,6 +103,8 @@ class Run {
 
   // Live ranks: joined this segment, not gone for good.
   [[nodiscard]] std::set<domain::Rank> live_ranks() const;
+  // Whom closing waits for.
+  [[nodiscard]] AttemptCloser::Patience patience() const;
   [[nodiscard]] bool opens_segment(const v1::Hello& hello, const RankSlot* previous) const;
   [[nodiscard]] v1::RunStatus status() const;
   [[nodiscard]] v1::GetRunResponse make_overview() const;
@@ -123,6 +125,7 @@ class Run {
   std::int64_t created_ms_ = 0;
   std::int64_t last_report_ms_ = 0;
   std::uint32_t segment_ = 0;
+  std::int64_t segment_ms_ = 0;  // steady clock: when it opened here
   std::uint64_t pos_ = 0;
   domain::RunState state_;
   AttemptCloser closer_;

@@ -106,6 +106,7 @@ Run::SlotIndex Run::load_slots(HistoryStore& store) const {
     slot->handled_seq = row.durable_seq;
     slot->left = row.left;
     slot->last_seen_ms = services_.clock.steady_ms();
+    slot->moved_ms = services_.clock.steady_ms();
     if (!slot->hello.ParseFromString(row.hello)) throw std::runtime_error("a stored Hello does not parse");
     auto table = std::make_shared<domain::TensorTable>();
     for (const TableRow& stored : store.tables(context_.run_uid, row.rank, row.incarnation)) {
@@ -158,7 +159,6 @@ void Run::replay_report(const ReportRow& row, std::uint64_t folded_pos, const Sl
   if (row.pos <= folded_pos) return;
   pos_ = row.pos;
   slot.handled_seq = std::max(slot.handled_seq, row.seq);
-  slot.reported_silent = false;
   last_report_ms_ = std::max(last_report_ms_, row.time_ms);
   if (slot.segment != segment_) return;
   if (!row.retrospective) {

@@ -12,7 +12,8 @@ namespace scalewatch::engine {
 namespace {
 
 constexpr std::size_t kMaxReasonBytes = 256;
-constexpr std::uint64_t kSmallMessageBytes = 256;  // what a loss or goodbye counts as in the queue
+constexpr std::uint64_t kMaxAttemptJump = 1'000'000;  // more than any buffer of a client loses
+constexpr std::uint64_t kSmallMessageBytes = 256;     // what a loss or goodbye counts as in the queue
 
 }  // namespace
 
@@ -174,6 +175,10 @@ Stream::Next StreamImpl::on_report(v1::Report& report) {
     std::string fault = report_fault(report, slot_->hello, *slot_->table);
     if (fault.empty() && !report.retrospective() && report.attempt() <= slot_->last_attempt) {
       fault = "attempt " + std::to_string(report.attempt()) + " does not follow " + std::to_string(slot_->last_attempt);
+    }
+    if (fault.empty() && !report.retrospective() && report.attempt() - slot_->last_attempt > kMaxAttemptJump) {
+      // Taken, it would make every true attempt after it come too late.
+      fault = "attempt " + std::to_string(report.attempt()) + " is too far after " + std::to_string(slot_->last_attempt);
     }
     if (!fault.empty()) return reject_report(seq, fault);
     if (!report.retrospective()) slot_->last_attempt = report.attempt();

@@ -23,7 +23,7 @@ class Session:
         self.answers = []
         self.status = None
         self._changed = threading.Condition()
-        self._call = client.stream(STREAM, iter(self._requests.get, None), raw=True, timeout=120)
+        self._call = client.stream(STREAM, iter(self._requests.get, None), raw=True, timeout=400)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -43,7 +43,7 @@ class Session:
     def send(self, message):
         self._requests.put(message if isinstance(message, bytes) else message.SerializeToString())
 
-    def wait(self, what, condition, timeout=60):
+    def wait(self, what, condition, timeout=200):
         """Waits until condition(self) is true or the stream has ended."""
         with self._changed:
             if not self._changed.wait_for(lambda: condition(self) or self.status, timeout):

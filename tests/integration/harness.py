@@ -3,6 +3,7 @@
 Tests use Debian's own Python packages only. Everything that is started is ended with the test, also when it fails.
 """
 import contextlib
+import ctypes
 import http.server
 import json
 import os
@@ -47,13 +48,18 @@ def need_grpc():
         sys.exit(SKIPPED)
 
 
+def end_with_parent():
+    """In a child, before it becomes its program: it ends with the test, also when the test is killed."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
-def wait_for(what, condition, timeout=30.0):
+def wait_for(what, condition, timeout=60.0):
     """Polls until condition() is true and returns its value; an exception counts as not yet."""
     end = time.monotonic() + timeout
     last = None
@@ -162,7 +168,8 @@ class Server:
         ports = self.folder / "ports"
         ports.unlink(missing_ok=True)
         with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                            preexec_fn=end_with_parent)
 
         def ready():
             if self.process.poll() is not None:
@@ -181,7 +188,7 @@ class Server:
         self.process.kill()
         self.process.wait()
 
-    def stop(self, timeout=30):
+    def stop(self, timeout=60):
         """SIGTERM; returns the exit status."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
@@ -232,10 +239,10 @@ class Case(unittest.TestCase):
         self._stack.callback(sink.close)
         return sink
 
-    def spawn(self, command, **options):
+    def spawn(self, command):
         log = open(self.folder / (pathlib.Path(command[0]).name + ".log"), "ab")
         self._stack.callback(log.close)
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **options)
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=end_with_parent)
 
         def end():
             if process.poll() is None:
@@ -251,7 +258,7 @@ class Case(unittest.TestCase):
     def demo(self, server, mode, *options):
         """Trains to the end, waits until the server shows the goodbye, and returns what the demo printed."""
         done = subprocess.run(self.demo_command(server, mode, *options), stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, timeout=240)
+                              text=True, timeout=400, preexec_fn=end_with_parent)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         run = urllib.parse.quote(options[options.index("--run") + 1], safe="")
         wait_for("the goodbye", lambda: server.api(f"runs/{run}")["run"]["status"] == "RUN_STATUS_FINISHED")

@@ -77,9 +77,13 @@ int length(std::uint64_t seed) {
   return 200 + static_cast<int>(seed * 7919 % 5801);
 }
 
-TEST(Healthy, RunsFireNothingAboveInfo) {
+// In parts that a test runner may run side by side; together at least 200 runs.
+class Healthy : public testing::TestWithParam<int> {};
+
+TEST_P(Healthy, RunsFireNothingAboveInfo) {
   int skips = 0;
-  for (std::uint64_t seed = 1; seed <= 240; ++seed) {
+  const auto first = static_cast<std::uint64_t>(GetParam());
+  for (std::uint64_t seed = first; seed < first + 60; ++seed) {
     Simulated run = simulate(seed);
     run.run(length(seed));
     run.driver.leave_all();
@@ -89,8 +93,10 @@ TEST(Healthy, RunsFireNothingAboveInfo) {
                                                          << event.finding.summary << " at " << event.finding.last_attempt;
     }
   }
-  EXPECT_GT(skips, 3000);  // they did ride the edge
+  EXPECT_GT(skips, 1000);  // they did ride the edge
 }
+
+INSTANTIATE_TEST_SUITE_P(Seeds, Healthy, testing::Values(1, 61, 121, 181));
 
 TEST(Planted, AJumpOfTheGradientsIsToldWithinTwentyAttempts) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {

@@ -88,7 +88,7 @@ std::vector<Input> random_inputs(std::uint64_t seed) {
 
 TEST(Refold, CutAnywhereGivesTheSameFindingsAndState) {
   int events = 0;
-  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     const std::vector<Input> inputs = random_inputs(seed);
     std::mt19937_64 random(seed * 977);
     RunState whole;
@@ -105,11 +105,11 @@ TEST(Refold, CutAnywhereGivesTheSameFindingsAndState) {
     }
     ASSERT_EQ(cut.save(), whole.save()) << seed;
   }
-  EXPECT_GT(events, 1000);
+  EXPECT_GT(events, 300);
 }
 
 TEST(Refold, FindingIdsAreUniqueAndFiringsPair) {
-  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     std::map<std::string, std::vector<FindingEvent::Change>> lives;
     RunState state;
     for (const Input& input : random_inputs(seed)) {

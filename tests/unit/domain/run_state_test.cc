@@ -80,7 +80,7 @@ TEST(RunState, ARankFarAheadIsBoundedAndCostsTheOthersNothing) {
     ahead.attempt = attempt;
     driver.send(ahead);
   }
-  EXPECT_LT(driver.state.save().size(), 40'000u);
+  EXPECT_LT(driver.state.save().size(), 400'000u);  // 2,048 attempts that wait, under 200 bytes each
   driver.attempts(6, true, [](AttemptDigest& digest) { add_bad(digest, kGrad1, 1); });
   EXPECT_TRUE(driver.open("ConsecutiveSkips"));
   EXPECT_EQ(driver.find("ConsecutiveSkips")->blame->tensor, "layers.1.weight");
@@ -89,13 +89,13 @@ TEST(RunState, ARankFarAheadIsBoundedAndCostsTheOthersNothing) {
 TEST(RunState, MemoryStaysBoundedInALongBadRun) {
   Driver driver({.ranks = 2, .parameters = {{"growth_interval", 3.0}}});
   std::size_t at_half = 0;
-  for (int i = 0; i < 6000; ++i) {
+  for (int i = 0; i < 2000; ++i) {
     driver.attempt(i % 2 == 0, [&](AttemptDigest& digest) {
       digest.loss = i % 5 == 0 ? NAN : 1.0;
       for (const auto id : {kWeight0, kAct1, kGrad2, kGrad1}) add_bad(digest, id, 1, 1);
     });
     driver.events.clear();
-    if (i == 3000) at_half = driver.state.save().size();
+    if (i == 1000) at_half = driver.state.save().size();
   }
   EXPECT_LT(driver.state.save().size(), at_half + 4096);
 }

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "tests/unit/engine/fakes.h"
 
 namespace scalewatch::engine::testing {
@@ -182,6 +184,126 @@ TEST_F(EngineTest, AttemptsCloseWhenAllLiveRanksReportedOrByTime) {
   ASSERT_TRUE(eventually([&] { return overview().run().attempts() == 1; }));
   clock_.now += 2'000;
   EXPECT_TRUE(eventually([&] { return overview().run().attempts() == 2; }));
+}
+
+// After a restart of the server the first rank back sends all that it had kept before the second one is here.
+TEST_F(EngineTest, ARankThatIsOnItsWayBackIsWaitedFor) {
+  TestClient zero(start(), {.rank = 0, .world_size = 2});
+  TestClient one(*engine_, {.rank = 1, .world_size = 2});
+  ASSERT_TRUE(zero.join());
+  ASSERT_TRUE(one.join());
+  zero.send_table();
+  one.send_table();
+  zero.send(zero.report(1));
+  one.send(one.report(1));
+  ASSERT_TRUE(zero.durable(1));
+  ASSERT_TRUE(one.durable(1));
+  one.stream().closed();
+  for (std::uint64_t seq = 2; seq <= 60; ++seq) zero.send(zero.report(seq));
+  ASSERT_TRUE(zero.durable(60));
+  clock_.now += 3'000;
+  ASSERT_TRUE(one.reconnect(*engine_, /*last_seq=*/60));
+  for (std::uint64_t seq = 2; seq <= 60; ++seq) {
+    v1::Report report = one.report(seq);
+    if (seq == 40) report.set_loss(std::numeric_limits<double>::quiet_NaN());
+    one.send(report);
+  }
+  ASSERT_TRUE(one.durable(60));
+  clock_.now += 100;
+  ASSERT_TRUE(eventually([&] { return overview().run().attempts() == 60; }));
+  EXPECT_EQ(engine_->stats().reports_late, 0U);
+  EXPECT_TRUE(store_.has_alert("NonFiniteLoss"));
+}
+
+TEST_F(EngineTest, ARankThatStaysAwayIsWaitedForNoLongerThanItMayTake) {
+  TestClient zero(start(), {.rank = 0, .world_size = 2});
+  TestClient one(*engine_, {.rank = 1, .world_size = 2});
+  ASSERT_TRUE(zero.join());
+  ASSERT_TRUE(one.join());
+  zero.send_table();
+  one.stream().closed();
+  for (std::uint64_t seq = 1; seq <= 20; ++seq) zero.send(zero.report(seq));
+  ASSERT_TRUE(zero.durable(20));
+  EXPECT_EQ(overview().run().attempts(), 0U);
+  clock_.now += 36'000;
+  EXPECT_TRUE(eventually([&] { return overview().run().attempts() == 20; }));
+}
+
+TEST_F(EngineTest, RanksThatJoinAMomentLaterMissNothing) {
+  TestClient zero(start(), {.rank = 0, .world_size = 2});
+  ASSERT_TRUE(zero.join());
+  zero.send_table();
+  for (std::uint64_t seq = 1; seq <= 20; ++seq) zero.send(zero.report(seq));
+  ASSERT_TRUE(zero.durable(20));
+  TestClient one(*engine_, {.rank = 1, .world_size = 2});
+  ASSERT_TRUE(one.join(/*last_seq=*/20));  // it trained beside the other, and kept its reports
+  one.send_table();
+  for (std::uint64_t seq = 1; seq <= 20; ++seq) one.send(one.report(seq));
+  ASSERT_TRUE(one.durable(20));
+  clock_.now += 100;
+  EXPECT_TRUE(eventually([&] { return overview().run().attempts() == 20; }));
+  EXPECT_EQ(engine_->stats().reports_late, 0U);
+}
+
+TEST_F(EngineTest, ARestartWithMoreRanksOpensASegmentWhicheverRankComesFirst) {
+  start();
+  std::uint8_t incarnation = 0;
+  const auto job = [&](std::vector<std::uint32_t> order) {
+    const auto world = static_cast<std::uint32_t>(order.size());
+    clock_.now += 1'000;  // a job starts after the one before has ended
+    std::vector<std::unique_ptr<TestClient>> clients;
+    for (const std::uint32_t rank : order) {
+      clients.push_back(std::make_unique<TestClient>(
+          *engine_,
+          TestClient::Options{.rank = rank, .world_size = world, .incarnation = ++incarnation, .start_ms = clock_.wall_ms()}));
+      EXPECT_TRUE(clients.back()->join());
+      clients.back()->send_table();
+    }
+    for (auto& client : clients) client->send(client->report(1));
+    for (auto& client : clients) client->goodbye();
+    for (auto& client : clients) EXPECT_TRUE(eventually([&] { return client->peer().finished(); }));
+    return clients.front()->peer().hello_ack()->segment();
+  };
+  EXPECT_EQ(job({0, 1}), 1U);
+  EXPECT_EQ(job({0}), 2U);
+  EXPECT_EQ(job({1, 0}), 3U) << "rank 1 was last seen in segment 1, and segment 2 has ended";
+  EXPECT_EQ(job({2, 1, 0}), 4U) << "rank 2 is new";
+}
+
+TEST_F(EngineTest, ALostRankThatComesBackResolvesItsFinding) {
+  TestClient zero(start(), {.rank = 0, .world_size = 2});
+  TestClient one(*engine_, {.rank = 1, .world_size = 2});
+  ASSERT_TRUE(zero.join());
+  ASSERT_TRUE(one.join());
+  zero.send_table();
+  one.send_table();
+  std::uint64_t seq = 1;
+  one.send(one.report(1));
+  for (int i = 0; i < 13; ++i) {
+    zero.send(zero.report(seq));
+    ASSERT_TRUE(zero.durable(seq++));
+    clock_.now += 5'000;
+  }
+  ASSERT_TRUE(eventually([&] { return store_.has_alert("RankLost"); }));
+  zero.send(zero.report(seq));
+  one.send(one.report(2));
+  ASSERT_TRUE(one.durable(2));
+  EXPECT_TRUE(eventually([&] { return store_.has_key("RankLost", "/resolved"); }));
+}
+
+TEST_F(EngineTest, AWildAttemptNumberCostsItsReportOnly) {
+  TestClient client(start(), {});
+  ASSERT_TRUE(client.join());
+  client.send_table();
+  client.send(client.report(1));
+  v1::Report wild = client.report(2);
+  wild.set_attempt(1ULL << 40);
+  client.send(wild);
+  client.send(client.report(3));
+  ASSERT_TRUE(client.durable(3));
+  ASSERT_EQ(client.peer().faults().size(), 1U);
+  EXPECT_THAT(client.peer().faults()[0].message(), HasSubstr("too far after 1"));
+  EXPECT_EQ(store_.reports(), 2U);
 }
 
 TEST_F(EngineTest, AStoreThatRefusesHoldsBackAcksAndLosesNothing) {

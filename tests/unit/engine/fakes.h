@@ -90,6 +90,17 @@ class MemoryStore final : public HistoryStore {
     return seqs.size();
   }
 
+  bool has_alert(const std::string& rule) {
+    std::lock_guard lock(mutex);
+    return std::any_of(alerts.begin(), alerts.end(), [&](const auto& entry) { return entry.second.rule == rule; });
+  }
+  bool has_key(const std::string& rule, const std::string& end) {
+    std::lock_guard lock(mutex);
+    return std::any_of(outbox.begin(), outbox.end(), [&](const std::string& key) {
+      return key.find("/" + rule + "/") != std::string::npos && key.ends_with(end);
+    });
+  }
+
   // Another store with what is durable at this moment: what a killed server leaves behind.
   void copy_to(MemoryStore& other) {
     std::lock_guard lock(mutex);
@@ -208,6 +219,7 @@ class TestClient {
     std::uint32_t world_size = 1;
     std::uint8_t incarnation = 1;
     int tensors = 2;
+    std::int64_t start_ms = 0;
   };
 
   TestClient(Engine& engine, Options options) : options_(std::move(options)) { connect(engine); }
@@ -232,6 +244,7 @@ class TestClient {
     out.set_incarnation(std::string(16, static_cast<char>(options_.incarnation)));
     out.set_incarnation_order(options_.incarnation);
     out.set_table_size(static_cast<std::uint32_t>(options_.tensors));
+    out.set_start_time_ms(options_.start_ms);
     out.set_table_hash(42);  // unknown to the server: it asks for the table
     out.set_framework("test");
     out.set_compute_dtype(v1::DTYPE_FP16);
@@ -243,10 +256,17 @@ class TestClient {
     return out;
   }
 
+  // A new connection of the same client, which had given out seqs up to last_seq.
+  bool reconnect(Engine& engine, std::uint64_t last_seq) {
+    connect(engine);
+    return join(last_seq);
+  }
+
   // Sends Hello and waits for the answer.
-  bool join() {
+  bool join(std::uint64_t last_seq = 0) {
     v1::ClientMessage message;
     *message.mutable_hello() = hello();
+    message.mutable_hello()->set_last_seq(last_seq);
     stream_->on_message(std::move(message));
     return eventually([&] { return peer_->hello_ack() || peer_->ended(); }) && peer_->hello_ack();
   }
