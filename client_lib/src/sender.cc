@@ -259,7 +259,7 @@ void Sender::on_end(const Stream::End& end, Clock::time_point now) {
   }
   if (settled) failures_ = 0;
   if (!end.message.empty()) status_.last_fault = one_line(end.message);
-  if (!failure_said_ && !mail_.closing) {
+  if (!failure_said_) {
     failure_said_ = true;
     log_.line("no connection to " + server_ + " (" + (end.message.empty() ? "stream ended" : one_line(end.message)) +
               "); training goes on, and what fits into the buffer is sent later");

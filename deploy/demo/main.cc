@@ -163,7 +163,8 @@ void say_goodbye(Monitor& monitor, std::uint32_t rank) {
     std::fprintf(stderr, "rank %u: not all reports reached the server (%s); the training itself is not affected\n", rank,
                  stats.last_fault[0] != '\0' ? stats.last_fault : "it did not answer in time");
   }
-  monitor.close(-1, stop_asked != 0 ? "stopped by a signal" : "finished");
+  // What did not come through by now won't in a moment more.
+  monitor.close(durable ? -1 : 0, stop_asked != 0 ? "stopped by a signal" : "finished");
 }
 
 // printf shows the sign of a NaN, which means nothing.

@@ -1,5 +1,6 @@
 // scalewatchd: reads its configuration, runs the server until a signal, stops cleanly.
 #include <fmt/format.h>
+#include <google/protobuf/stubs/logging.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -64,6 +65,8 @@ int run(const Config& config, const sigset_t& signals) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // What a client sends in broken UTF-8 is answered to the client; Protobuf's own line would break the log's format.
+  google::protobuf::SetLogHandler(nullptr);
   // Blocked before any thread starts, so that all inherit it and sigwait gets them.
   sigset_t signals;
   sigemptyset(&signals);

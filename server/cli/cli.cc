@@ -120,7 +120,7 @@ class Parser {
     command->add_option("--min-severity", severity, "Only what is at least this bad")->check(CLI::IsMember(severity_choices()));
   }
   static void add_range(CLI::App* command, RangeOptions& range) {
-    command->add_option("--first", range.first, "First attempt (default: the beginning)");
+    command->add_option("--first", range.first, "First attempt (default: the beginning; top: the newest 100)");
     command->add_option("--last", range.last, "Last attempt, inclusive (default: the newest)");
   }
   static void add_limit(CLI::App* command, std::uint32_t& limit, const std::string& description,

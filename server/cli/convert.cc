@@ -15,6 +15,8 @@ domain::Blame from_proto(const v1::Blame& blame) {
   out.nan = blame.nan();
   out.inf = blame.inf();
   out.tensors_non_finite = blame.tensors_non_finite();
+  out.attempt = blame.attempt();
+  out.step = blame.step();
   out.fastest_falling = blame.fastest_falling();
   out.octaves_fallen = blame.octaves_fallen();
   out.note = blame.note();

@@ -46,7 +46,7 @@ void print_blame(const domain::Blame& blame, Detail detail, const Screen& screen
   print_block("where", blame_text(blame), screen);
   if (detail == Detail::kBrief) return;
   if (blame.tensors_non_finite > 1) {
-    print_block("", fmt::format("{} tensors were non-finite at that attempt", blame.tensors_non_finite), screen);
+    print_block("", fmt::format("{} tensors were non-finite at step {}", blame.tensors_non_finite, blame.step), screen);
   }
   if (!blame.fastest_falling.empty()) {
     print_block(

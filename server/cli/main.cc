@@ -1,4 +1,5 @@
 // The scalewatch command.
+#include <google/protobuf/stubs/logging.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -27,6 +28,7 @@ int columns() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  google::protobuf::SetLogHandler(nullptr);  // errors have one line, and it is ours
   std::optional<scalewatch::cli::Interrupt> interrupt;
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return scalewatch::cli::run(

@@ -187,6 +187,8 @@ class Finder {
   }
 
   Blame finish(Blame blame) const {
+    blame.attempt = attempt_.attempt;
+    blame.step = attempt_.step();
     blame.tensors_non_finite = tensors_non_finite(attempt_);
     for (const RankReport& report : attempt_.reports) {
       if (report.octaves_fallen > blame.octaves_fallen) {

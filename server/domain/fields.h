@@ -33,8 +33,8 @@ void persist(A& a, Advice& v) {
 }
 template <class A>
 void persist(A& a, Blame& v) {
-  a(v.tensor, v.role, v.kind, v.where, v.rank_of_origin, v.ranks, v.nan, v.inf, v.tensors_non_finite, v.fastest_falling,
-    v.octaves_fallen, v.note);
+  a(v.attempt, v.step, v.tensor, v.role, v.kind, v.where, v.rank_of_origin, v.ranks, v.nan, v.inf, v.tensors_non_finite,
+    v.fastest_falling, v.octaves_fallen, v.note);
 }
 template <class A>
 void persist(A& a, Finding& v) {

@@ -28,7 +28,9 @@ struct Advice {
 
 // Where it went wrong first, in the order that values flowed.
 struct Blame {
-  std::string tensor;  // empty: only the class is known
+  Attempt attempt = 0;    // at which it was seen; a finding may have begun before
+  std::int64_t step = 0;  // the trainer's number for it
+  std::string tensor;     // empty: only the class is known
   Role role = Role::kUnspecified;
   std::string kind;                    // "nan", "inf" or "both"
   std::string where;                   // "weights", "input", "loss", "forward", "backward", "optimizer" or "reduction"

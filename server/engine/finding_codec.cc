@@ -6,6 +6,8 @@ namespace {
 
 void fill(const domain::Blame& from, v1::Blame& to) {
   to.set_tensor(from.tensor);
+  to.set_attempt(from.attempt);
+  to.set_step(from.step);
   to.set_role(static_cast<v1::Role>(from.role));
   to.set_kind(from.kind);
   to.set_where(from.where);

@@ -270,6 +270,7 @@ void Run::apply(const domain::Input& input, const std::optional<Incarnation>& in
   if (const auto* opened = std::get_if<domain::SegmentOpened>(&input)) {
     if (!segments_.empty()) segments_.back().set_attempts(state_.view().attempts);
     segment_ = opened->segment;
+    worst_ = domain::Severity::kNone;
     segment_ms_ = services_.clock.steady_ms();
     closer_.reset();
     summaries_.clear();
@@ -294,8 +295,16 @@ void Run::apply(const domain::Input& input, const std::optional<Incarnation>& in
 }
 
 void Run::fold(const domain::Input& input, Staged& staged) {
-  auto events = state_.fold(input);
+  auto events = fold_state(input);
   std::move(events.begin(), events.end(), std::back_inserter(staged.findings));
+}
+
+std::vector<domain::FindingEvent> Run::fold_state(const domain::Input& input) {
+  auto events = state_.fold(input);
+  for (const auto& event : events) {
+    if (event.finding.segment == segment_) worst_ = std::max(worst_, event.finding.severity);
+  }
+  return events;
 }
 
 void Run::note_summary(const ReportRow& row) {

@@ -94,6 +94,8 @@ class Run {
   // Logs an input and folds it.
   void log(domain::Input input, const RankSlot* slot, Staged& staged);
   void fold(const domain::Input& input, Staged& staged);
+  // Folds into the state alone: what live running and recovery share.
+  std::vector<domain::FindingEvent> fold_state(const domain::Input& input);
   void close_due(Staged& staged);
   void submit(Staged staged);
   void stage_overview(CommitBatch& batch);
@@ -125,7 +127,8 @@ class Run {
   std::int64_t created_ms_ = 0;
   std::int64_t last_report_ms_ = 0;
   std::uint32_t segment_ = 0;
-  std::int64_t segment_ms_ = 0;  // steady clock: when it opened here
+  domain::Severity worst_ = domain::Severity::kNone;  // of the segment's findings, open or resolved
+  std::int64_t segment_ms_ = 0;                       // steady clock: when it opened here
   std::uint64_t pos_ = 0;
   domain::RunState state_;
   AttemptCloser closer_;

@@ -60,6 +60,7 @@ v1::GetRunResponse Run::make_overview() const {
   if (!view.scalers.empty() && view.scalers.front().scale) run.set_scale(*view.scalers.front().scale);
   if (view.loss) run.set_loss(*view.loss);
   run.set_worst_open(view.open.empty() ? v1::SEVERITY_UNSPECIFIED : static_cast<v1::Severity>(view.open.front().severity));
+  run.set_worst(static_cast<v1::Severity>(worst_));
   run.set_open_findings(static_cast<std::uint32_t>(view.open.size()));
   run.mutable_labels()->insert(context_.labels.begin(), context_.labels.end());
   run.set_framework(view.framework);

@@ -31,6 +31,7 @@ std::string Run::save_state() const {
   json out{{"version", kStateVersion},
            {"pos", pos_},
            {"segment", segment_},
+           {"worst", static_cast<int>(worst_)},
            {"labels", context_.labels},
            {"domain", binary(state_.save())},
            {"last_closed", closer_.last_closed()},
@@ -62,6 +63,7 @@ void Run::load_state(const std::string& bytes, const SlotIndex& index) try {
   if (in.at("version") != kStateVersion) throw std::runtime_error("snapshot of a version that this binary does not know");
   in.at("pos").get_to(pos_);
   in.at("segment").get_to(segment_);
+  worst_ = static_cast<domain::Severity>(in.value("worst", 0));
   in.at("labels").get_to(context_.labels);
   state_.load(text_of(in.at("domain")));
   for (const auto& segment : in.at("segments")) {
@@ -165,7 +167,7 @@ void Run::replay_report(const ReportRow& row, std::uint64_t folded_pos, const Sl
     slot.newest_attempt = std::max(slot.newest_attempt, row.attempt);
     if (closer_.note(row.attempt, row.rank, services_.clock.steady_ms())) note_summary(row);
   }
-  state_.fold(digest);
+  fold_state(digest);
 }
 
 void Run::replay_input(const InputRow& row, std::uint64_t folded_pos, const SlotIndex& index) {
@@ -187,7 +189,7 @@ void Run::replay_input(const InputRow& row, std::uint64_t folded_pos, const Slot
     }
   }
   apply(logged.input, logged.incarnation);
-  state_.fold(logged.input);
+  fold_state(logged.input);
 }
 
 }  // namespace scalewatch::engine

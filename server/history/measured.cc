@@ -35,7 +35,8 @@ void keep_first_bad(Measured& into, const Measured& from) {
 }  // namespace
 
 std::optional<double> headroom_of(const Measured& measured) {
-  const double octaves = headroom(measured.record, measured.target, measured.scale);
+  // Of the stored values: under a loss scale it is they that overflow.
+  const double octaves = headroom(measured.record, measured.target, 1);
   if (!std::isfinite(octaves)) return std::nullopt;
   return octaves;
 }

@@ -1,5 +1,6 @@
 // Tensors: listing, one tensor over attempts, and the ones that lead.
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -34,7 +35,11 @@ std::uint32_t Api::tensor_named(const Catalog& catalog, const std::string& name,
   if (found.size() == 1) return found.front();
   if (found.size() > 1) {
     std::string roles;
-    for (const auto i : found) roles += (roles.empty() ? "" : ", ") + v1::Role_Name(catalog.tensors[i].info.role());
+    for (const auto i : found) {
+      std::string word = v1::Role_Name(catalog.tensors[i].info.role()).substr(std::string_view("ROLE_").size());
+      std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::tolower(c); });
+      roles += (roles.empty() ? "" : ", ") + word;
+    }
     invalid("role", "tensor \"" + name + "\" has several, say which: " + roles);
   }
   NearestNames nearest(name);

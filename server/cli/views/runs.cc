@@ -11,12 +11,18 @@ namespace scalewatch::cli {
 
 namespace {
 
+// The worst open finding; in parentheses the worst that the segment had, when all are resolved.
+text::Cell worst_of(const v1::RunSummary& run) {
+  if (run.open_findings() > 0)
+    return {std::string(severity_word(severity_of(run.worst_open()))), severity_style(severity_of(run.worst_open()))};
+  if (run.worst() == v1::SEVERITY_UNSPECIFIED) return {"-"};
+  return {fmt::format("({})", severity_word(severity_of(run.worst()))), text::Style::kPlain};
+}
+
 std::vector<text::Cell> row_of(const v1::RunSummary& run, const Screen& screen) {
-  const auto worst = severity_of(run.worst_open());
   return {{Screen::name(run.name())},
           {std::string(status_word(run.status())), status_style(run.status())},
-          {run.open_findings() == 0 ? "-" : std::string(severity_word(worst)),
-           run.open_findings() == 0 ? text::Style::kPlain : severity_style(worst)},
+          worst_of(run),
           {text::count(run.attempts())},
           {text::percent(static_cast<double>(run.skipped()), static_cast<double>(run.attempts()))},
           {run.has_scale() ? text::scale(run.scale()) : "-"},

@@ -23,7 +23,9 @@ std::optional<Advice> advise_fp32_layer(const AdviceContext& context) {
           "in the {} pass{}",
           layer, role_text(context.finding.blame->role), forward ? "forward" : "backward",
           forward ? ", and no loss scale helps there" : ""),
-      forward ? 0.8 : 0.55};
+      context.grew() ? 0.5
+      : forward      ? 0.8
+                     : 0.55};
 }
 
 }  // namespace scalewatch::domain

@@ -17,7 +17,7 @@ std::optional<Advice> advise_look_at_data(const AdviceContext& context) {
     return Advice{"look_at_data",
                   fmt::format("look at the data of step {}{}: the batch itself held NaN or Inf; drop or repair such samples "
                               "before they reach the model",
-                              context.finding.first_step, rank),
+                              blame.step, rank),
                   0.95};
   }
   return Advice{
@@ -25,7 +25,7 @@ std::optional<Advice> advise_look_at_data(const AdviceContext& context) {
       fmt::format(
           "look at the data of step {}{}: the loss went {} with nothing before it known to be bad; labels out of range, empty "
           "targets and NaN in the inputs do that",
-          context.finding.first_step, rank, kind_text(blame.kind)),
+          blame.step, rank, kind_text(blame.kind)),
       0.65};
 }
 

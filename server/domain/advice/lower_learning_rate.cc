@@ -1,6 +1,8 @@
 // A run that had been learning now overflows: the steps are too large.
 #include <fmt/core.h>
 
+#include <cmath>
+
 #include "server/domain/advice/advice.h"
 #include "server/domain/text.h"
 
@@ -14,6 +16,15 @@ std::optional<Advice> advise_lower_learning_rate(const AdviceContext& context) {
   const ScalerTrack* scaler = context.scaler();
   if (scaler != nullptr && scaler->calibrating()) return std::nullopt;
   const auto lr = context.run.learning_rate();
+  if (context.grew() && lr && *lr > 0) {
+    const Blame& blame = *context.finding.blame;
+    return Advice{
+        "lower_learning_rate",
+        fmt::format("lower the learning rate from {} to {} (and again if that is not enough) and warm up longer: {} had "
+                    "grown {:.0f} times just before",
+                    number_text(*lr), number_text(*lr * 0.25), blame.fastest_falling, std::exp2(blame.octaves_fallen)),
+        0.8};
+  }
   const double confidence = context.rule("NonFiniteLoss") ? 0.4 : 0.5;
   if (lr && *lr > 0) {
     return Advice{

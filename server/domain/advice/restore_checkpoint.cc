@@ -22,10 +22,11 @@ std::optional<Advice> advise_restore_checkpoint(const AdviceContext& context) {
                   0.95};
   }
   if (!context.rule("ScaleVanished")) return std::nullopt;
+  // The scale fell because steps kept failing: what was wrong was wrong before the first of them.
+  std::int64_t step = context.finding.first_step;
+  for (const PastBlame& past : context.run.blames) step = std::min(step, past.step);
   return Advice{"restore_checkpoint",
-                fmt::format("stop, and restore a checkpoint from before step {} with a fresh scaler (init_scale 2^16): no step "
-                            "since can have been sound",
-                            context.finding.first_step),
+                fmt::format("stop, and restore a checkpoint from before step {} with a fresh scaler (init_scale 2^16)", step),
                 0.85};
 }
 
