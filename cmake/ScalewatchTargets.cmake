@@ -9,7 +9,9 @@ if(SCALEWATCH_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 
 if(SCALEWATCH_SANITIZE)
-  add_compile_options(-fsanitize=${SCALEWATCH_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  # -O1 -g1 compile in half the time. GCC 12 sees uninitialised members in libstdc++'s regex under the address sanitizer.
+  add_compile_options(-fsanitize=${SCALEWATCH_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -O1 -g1
+                      -Wno-maybe-uninitialized)
   add_link_options(-fsanitize=${SCALEWATCH_SANITIZE})
   if(SCALEWATCH_SANITIZE MATCHES thread)
     add_compile_options(-Wno-tsan)  # Asio's fences around handlers, which GCC's thread sanitizer does not model
