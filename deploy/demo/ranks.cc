@@ -87,7 +87,8 @@ bool RankGroup::any(std::uint32_t rank, bool stop) {
 
 namespace {
 
-constexpr timespec kGrace{1, 0};
+constexpr timespec kTick{0, 200'000'000};
+constexpr int kGraceTicks = 5;
 
 class Launcher {
  public:
@@ -124,10 +125,12 @@ class Launcher {
 
   int wait() {
     int first_bad = 0;
+    int ticks = 0;  // since a rank ended badly
     while (alive()) {
-      const int signal = first_bad == 0 ? sigwaitinfo(&signals_, nullptr) : sigtimedwait(&signals_, nullptr, &kGrace);
+      // Ranks are looked at every tick as well: another thread of this process may have eaten the SIGCHLD.
+      const int signal = sigtimedwait(&signals_, nullptr, &kTick);
       if (signal == SIGINT || signal == SIGTERM) send(SIGTERM);
-      if (signal < 0 && errno == EAGAIN) send(SIGKILL);
+      if (first_bad != 0 && signal < 0 && ++ticks == kGraceTicks) send(SIGKILL);
       for (pid_t& pid : pids_) {
         int status = 0;
         if (pid == 0 || waitpid(pid, &status, WNOHANG) != pid) continue;

@@ -175,9 +175,10 @@ void RankState::fold(std::span<const RecordColumns> blocks, AttemptDigest& diges
       }
       if (digest.retrospective) continue;
       TensorState& tensor = tensors_[id];
-      // How far it had fallen before this attempt, whose own values may be what is left beside NaN and Inf.
+      // How far it had fallen before this attempt, whose own values may be what is left beside NaN and Inf. Of what flows only:
+      // weights and optimizer state grow because it did.
       const float fall = tensor.headroom_slow - tensor.headroom;
-      if (tensor.samples >= kMinSamples && fall > largest_fall) {
+      if (!state && tensor.samples >= kMinSamples && fall > largest_fall) {
         largest_fall = fall;
         digest.falling = FallingTensor{id, fall};
       }

@@ -29,7 +29,7 @@ struct AdviceContext {
   [[nodiscard]] const ScalerTrack* scaler() const;
   // Values had been growing fast before they overflowed: the steps are too large, whatever layer gave way first.
   [[nodiscard]] bool grew() const { return finding.blame && finding.blame->octaves_fallen >= kGrewOctaves; }
-  static constexpr double kGrewOctaves = 3;  // 8 times, over the few attempts that RankState looks back
+  static constexpr double kGrewOctaves = 2;  // 4 times, over the few attempts that RankState looks back
   // The finding is that steps were skipped, or what comes of it.
   [[nodiscard]] bool skips() const;
   // The computation runs in a format whose range is the trouble: fp16 or fp8 (with a scaler and no word of it, fp16).
