@@ -178,6 +178,7 @@ TEST(Stream, ReportsLargerThanTheServerTakesAreThinned) {
   FakeServer server(strict);
   Monitor monitor(options(server.address()));
   std::vector<std::uint32_t> tensors;
+  tensors.reserve(50);
   for (int i = 0; i < 50; ++i) {
     tensors.push_back(monitor.add_tensor({"w" + std::to_string(i), SCALEWATCH_GRADIENT, SCALEWATCH_FP32, 1, 0, "", "", ""}));
   }

@@ -248,7 +248,7 @@ TEST_F(EngineTest, RanksThatJoinAMomentLaterMissNothing) {
 TEST_F(EngineTest, ARestartWithMoreRanksOpensASegmentWhicheverRankComesFirst) {
   start();
   std::uint8_t incarnation = 0;
-  const auto job = [&](std::vector<std::uint32_t> order) {
+  const auto job = [&](const std::vector<std::uint32_t>& order) {
     const auto world = static_cast<std::uint32_t>(order.size());
     clock_.now += 1'000;  // a job starts after the one before has ended
     std::vector<std::unique_ptr<TestClient>> clients;
