@@ -50,11 +50,4 @@ void AttemptCloser::close(domain::Attempt attempt) {
   last_closed_ = std::max(last_closed_, attempt);
 }
 
-std::optional<std::int64_t> AttemptCloser::deadline() const {
-  std::optional<std::int64_t> out;
-  for (const auto& [attempt, state] : open_)
-    out = std::min(out.value_or(state.first_ms + after_ms_), state.first_ms + after_ms_);
-  return out;
-}
-
 }  // namespace scalewatch::engine

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <set>
 #include <vector>
 
@@ -43,8 +42,6 @@ class AttemptCloser {
   void close(domain::Attempt attempt);
 
   [[nodiscard]] domain::Attempt last_closed() const { return last_closed_; }
-  // Steady milliseconds at which the oldest open attempt closes by time.
-  [[nodiscard]] std::optional<std::int64_t> deadline() const;
   // Ranks that reported each open attempt, for snapshots.
   struct Open {
     std::set<domain::Rank> ranks;

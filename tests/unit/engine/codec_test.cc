@@ -186,7 +186,6 @@ TEST(AttemptCloser, ClosesInOrderByRanksLeadAndTime) {
   EXPECT_THAT(due[0].missing, ElementsAre(1));
   closer.close(2);
 
-  EXPECT_EQ(closer.deadline(), 2'100);
   due = closer.due(live, 2'100);
   ASSERT_EQ(due.size(), 2U);
   EXPECT_EQ(due[0].attempt, 4U);
