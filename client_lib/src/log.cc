@@ -1,13 +1,18 @@
 #include "client_lib/src/log.h"
 
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 
 namespace scalewatch::client {
 
-void Log::line(std::string_view text) {
-  const auto now = std::chrono::steady_clock::now();
-  if (now < next_) return;
-  next_ = now + std::chrono::minutes(1);
+void log_line(std::string_view text) {
+  using Clock = std::chrono::steady_clock;
+  static std::atomic<Clock::rep> next{0};
+  const auto now = Clock::now();
+  Clock::rep due = next.load();
+  if (now.time_since_epoch().count() < due) return;
+  if (!next.compare_exchange_strong(due, (now + std::chrono::minutes(1)).time_since_epoch().count())) return;
   std::fprintf(stderr, "scalewatch: %.*s\n", static_cast<int>(text.size()), text.data());
 }
 

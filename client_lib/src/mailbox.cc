@@ -1,70 +1,156 @@
 #include "client_lib/src/mailbox.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace scalewatch::client {
 
-void Mailbox::post(std::unique_ptr<Attempt>& attempt) {
-  std::unique_ptr<Attempt> spare;
-  {
-    const std::lock_guard lock(mutex_);
-    if (mail_.attempts.size() >= kMaxQueued) {
-      if (mail_.lost_first == 0) mail_.lost_first = attempt->seq;
-      mail_.lost_last = attempt->seq;
-      return;  // the attempt is used again
-    }
-    if (queued_bytes_ + attempt->bytes() > max_bytes_ && !attempt->measured.empty()) {
-      attempt->measured.clear();
-      ++thinned_;
-    }
-    queued_bytes_ += attempt->bytes();
-    if (!free_.empty()) {
-      spare = std::move(free_.back());
-      free_.pop_back();
-    }
-    std::swap(spare, attempt);
-    mail_.attempts.push_back(std::move(spare));
-    woken_ = true;
+Mailbox::Mailbox(std::uint64_t max_bytes) : max_bytes_(max_bytes), attempts_(std::make_unique<Attempt[]>(kAttempts + 1)) {
+  attempt_ = &attempts_[kAttempts];
+  sheet_ = sheets_.emplace_back(std::make_unique<Sheet>()).get();
+}
+
+Mailbox::~Mailbox() {
+  delete offered_.load();
+  Overrides* retired = nullptr;
+  while (retired_.pop(retired)) delete retired;
+}
+
+// ---- trainer's thread, setting up -----------------------------------------------------------------------------------
+
+void Mailbox::prepare(std::size_t scalers, std::size_t optimizers) {
+  for (std::size_t i = 0; i <= kAttempts; ++i) {
+    attempts_[i].scalers.reserve(scalers);
+    attempts_[i].optimizers.reserve(optimizers);
+    if (i < kAttempts) free_attempts_.push(&attempts_[i]);
   }
-  wake_.notify_one();
-  if (!attempt) attempt = std::make_unique<Attempt>();
+  for (Sheet& sheet : small_) {
+    sheet.reserve(kBadKept);
+    free_small_.push(&sheet);
+  }
+  const std::size_t tensors = setting_up_.tensors.size();
+  sheet_->reserve(tensors);
+  keep_sheets_ready(tensors);
 }
 
 void Mailbox::add_tensor(TensorInfo info) {
   const std::lock_guard lock(mutex_);
-  mail_.tensors.push_back(std::move(info));
+  setting_up_.tensors.push_back(std::move(info));
 }
 
 void Mailbox::close(Clock::time_point deadline, std::string reason, bool say_goodbye) {
   {
     const std::lock_guard lock(mutex_);
-    mail_.closing = true;
-    mail_.say_goodbye = say_goodbye;
-    mail_.deadline = deadline;
-    mail_.reason = std::move(reason);
+    setting_up_.closing = true;
+    setting_up_.say_goodbye = say_goodbye;
+    setting_up_.deadline = deadline;
+    setting_up_.reason = std::move(reason);
     woken_ = true;
   }
   wake_.notify_one();
 }
 
-void Mailbox::take(Mail& mail) {
-  for (auto& attempt : mail.attempts) attempt->reset();
-  const std::lock_guard lock(mutex_);
-  for (auto& attempt : mail.attempts) {
-    if (free_.size() >= kMaxFree) break;
-    free_.push_back(std::move(attempt));
+// ---- trainer's thread, training -------------------------------------------------------------------------------------
+
+void Mailbox::post(std::size_t bad) noexcept {
+  const std::uint64_t number = attempt_->number;
+  Attempt* next = nullptr;
+  if (!free_attempts_.pop(next)) {
+    sheet_->clear();
+    attempt_->reset();
+    return ended_.store(number, std::memory_order_release);
   }
-  mail.attempts.clear();
+  Sheet* spare = nullptr;
+  if (sheet_->empty()) {
+    // Nothing was measured: the sheet stays.
+  } else if (free_sheets_.pop(spare)) {
+    attempt_->sheet = std::exchange(sheet_, spare);
+  } else {
+    attempt_->statistics_lost = LossCause::kQueueFull;
+    if (bad != 0 && free_small_.pop(spare)) {
+      for (const Measured& measured : *sheet_) {
+        if (measured.bad() && spare->size() < kBadKept) spare->push_back(measured);
+      }
+      attempt_->sheet = spare;
+    }
+    sheet_->clear();
+  }
+  posted_.push(std::exchange(attempt_, next));  // never full: it holds every attempt there is
+  ended_.store(number, std::memory_order_release);
+}
+
+Overrides* Mailbox::overrides() noexcept {
+  if (offered_.load(std::memory_order_relaxed) != nullptr && retired_.write_available() > 0) {
+    // Freed by the client's thread.
+    if (overrides_) retired_.push(overrides_.release());
+    overrides_.reset(offered_.exchange(nullptr, std::memory_order_acq_rel));
+  }
+  return overrides_.get();
+}
+
+// ---- client's thread ------------------------------------------------------------------------------------------------
+
+void Mailbox::take(Mail& mail) {
   mail.tensors.clear();
-  std::swap(mail.attempts, mail_.attempts);
-  std::swap(mail.tensors, mail_.tensors);
-  mail.lost_first = std::exchange(mail_.lost_first, 0);
-  mail.lost_last = std::exchange(mail_.lost_last, 0);
-  if (mail_.closing && !mail.closing) mail.reason = mail_.reason;
-  mail.closing = mail_.closing;
-  mail.say_goodbye = mail_.say_goodbye;
-  mail.deadline = mail_.deadline;
-  queued_bytes_ = 0;
+  // In this order: an attempt that had ended by now is posted by now; and it speaks of no tensor that comes under the lock
+  // later.
+  const auto take_posted = [this, &mail] {
+    mail.ended = ended_.load(std::memory_order_acquire);
+    posted_.consume_all([&mail](Attempt* attempt) { mail.attempts.push_back(attempt); });
+  };
+  take_posted();
+  {
+    const std::lock_guard lock(mutex_);
+    std::swap(mail.tensors, setting_up_.tensors);
+    if (setting_up_.closing && !mail.closing) mail.reason = setting_up_.reason;
+    mail.closing = setting_up_.closing;
+    mail.say_goodbye = setting_up_.say_goodbye;
+    mail.deadline = setting_up_.deadline;
+  }
+  // Closing was asked for after the last attempt was posted: that may have come between the two.
+  if (mail.closing) take_posted();
+  Overrides* retired = nullptr;
+  while (retired_.pop(retired)) delete retired;
+  tensors_ += mail.tensors.size();
+  keep_sheets_ready(tensors_);
+}
+
+std::size_t Mailbox::sheets_for(std::size_t tensors) const noexcept {
+  const std::uint64_t bytes = std::max<std::uint64_t>(tensors, 1) * sizeof(Measured);
+  return std::clamp<std::uint64_t>(max_bytes_ / bytes, 3, kMaxSheets);
+}
+
+void Mailbox::keep_sheets_ready(std::size_t tensors) {
+  while (sheets_.size() < sheets_for(tensors)) {
+    auto sheet = std::make_unique<Sheet>();
+    sheet->reserve(tensors);
+    free_sheets_.push(sheets_.emplace_back(std::move(sheet)).get());
+  }
+}
+
+void Mailbox::give_back(Attempt* attempt) {
+  if (Sheet* sheet = attempt->sheet) {
+    sheet->clear();
+    if (std::ranges::any_of(small_, [sheet](const Sheet& small) { return &small == sheet; })) {
+      free_small_.push(sheet);
+    } else if (sheets_.size() > sheets_for(tensors_)) {  // made when there were fewer tensors
+      std::erase_if(sheets_, [sheet](const auto& owned) { return owned.get() == sheet; });
+    } else {
+      sheet->reserve(tensors_);
+      free_sheets_.push(sheet);
+    }
+  }
+  attempt->reset();
+  free_attempts_.push(attempt);
+}
+
+bool Mailbox::take_misuse(std::uint64_t attempt, Misuse& misuse) {
+  if (misuse_.read_available() == 0 || misuse_.front().attempt > attempt) return false;
+  return misuse_.pop(misuse);
+}
+
+void Mailbox::offer(std::unique_ptr<Overrides> overrides) {
+  delete offered_.exchange(overrides.release(), std::memory_order_acq_rel);  // the one before, if it was not taken yet
 }
 
 void Mailbox::publish(const Status& status) {
@@ -82,6 +168,14 @@ void Mailbox::wait_until(Clock::time_point deadline) {
   woken_ = false;
 }
 
+void Mailbox::finish() {
+  const std::lock_guard lock(mutex_);
+  finished_ = true;
+  published_.notify_all();  // under the lock: the mailbox may be gone as soon as it is released
+}
+
+// ---- any thread -----------------------------------------------------------------------------------------------------
+
 void Mailbox::wake() {
   {
     const std::lock_guard lock(mutex_);
@@ -92,15 +186,18 @@ void Mailbox::wake() {
 
 Status Mailbox::status() const {
   const std::lock_guard lock(mutex_);
-  Status status = status_;
-  status.reports_thinned += thinned_;
-  return status;
+  return status_;
 }
 
-bool Mailbox::wait_durable(std::uint64_t seq, Clock::time_point deadline) const {
+bool Mailbox::wait_durable(std::uint64_t attempt, Clock::time_point deadline) const {
   std::unique_lock lock(mutex_);
-  published_.wait_until(lock, deadline, [this, seq] { return status_.durable_seq >= seq || status_.stopped; });
-  return status_.durable_seq >= seq;
+  published_.wait_until(lock, deadline, [this, attempt] { return status_.durable_attempts >= attempt || status_.stopped; });
+  return status_.durable_attempts >= attempt;
+}
+
+bool Mailbox::wait_finished(Clock::time_point deadline) const {
+  std::unique_lock lock(mutex_);
+  return published_.wait_until(lock, deadline, [this] { return finished_; });
 }
 
 }  // namespace scalewatch::client

@@ -1,8 +1,12 @@
-// Where the trainer's thread and the client's thread meet. Every function takes one short lock, held for pointer swaps and
-// small copies only; bounded in bytes and entries.
+// Where the trainer's thread and the client's thread meet.
+//
+// While training, the trainer's thread takes no lock, allocates nothing and makes no system call here: attempts, the sheets
+// that hold their records, misuse and directives pass through rings of one producer and one consumer whose slots were made
+// beforehand, and nobody is woken: the client's thread polls. What sets up or ends (tensors, closing) takes a lock.
 #pragma once
 
 #include <atomic>
+#include <boost/lockfree/spsc_queue.hpp>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -11,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "client_lib/src/sampling.h"
 #include "client_lib/src/types.h"
 
 namespace scalewatch::client {
@@ -20,70 +25,125 @@ struct Status {
   std::int32_t connection = 0;  // scalewatch_connection
   FaultCause last_fault_cause = FaultCause::kUnspecified;
   std::string last_fault;
-  std::uint64_t durable_seq = 0;
+  std::uint64_t durable_attempts = 0;  // every attempt up to this one is durable, or lost and announced
   std::uint64_t reports_sent = 0;
   std::uint64_t reports_thinned = 0;
-  std::uint64_t dropped[6] = {};  // by LossCause
+  std::uint64_t dropped[kLossCauses] = {};  // by LossCause
   std::uint64_t buffered_bytes = 0;
+  std::uint64_t spooled_bytes = 0;
   std::uint64_t connects = 0;
+  std::uint64_t client_thread_ns = 0;  // processor time of the client's thread
   bool stopped = false;
 };
 
 class Mailbox {
  public:
   using Clock = std::chrono::steady_clock;
+  static constexpr std::size_t kAttempts = 512;  // on their way at most
+  static constexpr std::size_t kBadKept = 64;    // non-finite tensors of an attempt that found no sheet
 
-  explicit Mailbox(std::uint64_t max_bytes) : max_bytes_(max_bytes) {}
+  // max_bytes: of sheets on their way. There are at least three, whatever the number of tensors.
+  explicit Mailbox(std::uint64_t max_bytes);
+  ~Mailbox();
+  Mailbox(const Mailbox&) = delete;
+  Mailbox& operator=(const Mailbox&) = delete;
 
-  // ---- trainer's thread ----
-  // Hands an attempt over and puts an empty one in its place. A full queue takes it without its statistics, or not at all.
-  void post(std::unique_ptr<Attempt>& attempt);
+  // ---- trainer's thread, setting up ----
+  // Makes the slots, for so many scalers and optimizers. Before the client's thread begins.
+  void prepare(std::size_t scalers, std::size_t optimizers);
   void add_tensor(TensorInfo info);
-  void set_phase(std::int32_t phase) noexcept { phase_.store(phase, std::memory_order_relaxed); }
   // Asks the client's thread to end by the deadline. say_goodbye = false: the process ends without having closed.
   void close(Clock::time_point deadline, std::string reason, bool say_goodbye);
 
+  // ---- trainer's thread, training ----
+  [[nodiscard]] Attempt& attempt() noexcept { return *attempt_; }
+  [[nodiscard]] Sheet& sheet() noexcept { return *sheet_; }
+  // Hands attempt() and sheet() over; both are empty afterwards. bad: records of the sheet that are not finite. Without a free
+  // sheet only some of those go along; without a free attempt nothing does, which shows as a gap in Attempt::number.
+  void post(std::size_t bad) noexcept;
+  // False when it had to be dropped.
+  bool post(const Misuse& misuse) noexcept { return misuse_.push(misuse); }
+  void set_phase(std::int32_t phase) noexcept { phase_.store(phase, std::memory_order_relaxed); }
+  // What the server's directives say by now, null when they said nothing yet. Valid until the next call.
+  [[nodiscard]] Overrides* overrides() noexcept;
+
   // ---- client's thread ----
   struct Mail {
-    std::vector<std::unique_ptr<Attempt>> attempts;
-    std::uint64_t lost_first = 0;  // reports that found the queue full, after the attempts above; 0 = none
-    std::uint64_t lost_last = 0;
+    std::vector<Attempt*> attempts;  // to be given back
     std::vector<TensorInfo> tensors;
     bool closing = false;
     bool say_goodbye = false;
+    std::uint64_t ended = 0;  // attempts so far: those that are not among the attempts found the queue full
     Clock::time_point deadline;
     std::string reason;
   };
-  // Takes all that is new. mail.attempts gives used attempts back and is filled anew.
+  // Takes all that is new, and keeps enough sheets for so many tensors ready.
   void take(Mail& mail);
+  void give_back(Attempt* attempt);
+  // The oldest misuse event of an attempt up to this one.
+  [[nodiscard]] bool take_misuse(std::uint64_t attempt, Misuse& misuse);
+  void offer(std::unique_ptr<Overrides> overrides);
   void publish(const Status& status);
   [[nodiscard]] std::int32_t phase() const noexcept { return phase_.load(std::memory_order_relaxed); }
-  // Sleeps until wake() or something is posted, at most until the deadline.
+  // Sleeps until wake() or the deadline.
   void wait_until(Clock::time_point deadline);
+  // Nothing here is used any more.
+  void finish();
 
-  // ---- any thread ----
+  // ---- any thread but the trainer's while training ----
   void wake();
   [[nodiscard]] Status status() const;
+  // True when the client's thread finished in time.
+  [[nodiscard]] bool wait_finished(Clock::time_point deadline) const;
+  // True when the attempt became durable in time; false also when the client was told to stop.
+  [[nodiscard]] bool wait_durable(std::uint64_t attempt, Clock::time_point deadline) const;
+
+  // ---- any thread ----
   [[nodiscard]] bool stopped() const noexcept { return stopped_.load(std::memory_order_relaxed); }
-  // True when seq became durable in time; false also when the client was told to stop.
-  [[nodiscard]] bool wait_durable(std::uint64_t seq, Clock::time_point deadline) const;
 
  private:
-  static constexpr std::size_t kMaxQueued = 4096;
-  static constexpr std::size_t kMaxFree = 8;
+  static constexpr std::size_t kMaxSheets = 64;
+  static constexpr std::size_t kSmallSheets = 8;
+  static constexpr std::size_t kMaxMisuse = 128;
+  static constexpr std::size_t kMaxOverrides = 16;
 
+  template <class T, std::size_t kCapacity>
+  using Ring = boost::lockfree::spsc_queue<T, boost::lockfree::capacity<kCapacity>>;
+
+  [[nodiscard]] std::size_t sheets_for(std::size_t tensors) const noexcept;
+  void keep_sheets_ready(std::size_t tensors);
+
+  // The trainer's side.
+  Attempt* attempt_;
+  Sheet* sheet_;
+  std::unique_ptr<Overrides> overrides_;
+
+  // Between the threads.
+  Ring<Attempt*, kAttempts> posted_, free_attempts_;
+  Ring<Sheet*, kMaxSheets> free_sheets_;
+  Ring<Sheet*, kSmallSheets> free_small_;
+  Ring<Misuse, kMaxMisuse> misuse_;
+  std::atomic<Overrides*> offered_{nullptr};
+  Ring<Overrides*, kMaxOverrides> retired_;
+  std::atomic<std::uint64_t> ended_{0};
+  std::atomic<std::int32_t> phase_{0};
+  std::atomic<bool> stopped_{false};
+
+  // The client's side.
+  const std::uint64_t max_bytes_;
+  std::size_t tensors_ = 0;
+  std::vector<std::unique_ptr<Sheet>> sheets_;
+  std::array<Sheet, kSmallSheets> small_;
+  std::unique_ptr<Attempt[]> attempts_;
+
+  // Under the lock.
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   mutable std::condition_variable published_;
   bool woken_ = false;
-  std::uint64_t max_bytes_;
-  std::uint64_t queued_bytes_ = 0;
-  std::uint64_t thinned_ = 0;
-  Mail mail_;
-  std::vector<std::unique_ptr<Attempt>> free_;
+  bool finished_ = false;
+  Mail setting_up_;  // all but its attempts
   Status status_;
-  std::atomic<std::int32_t> phase_{0};
-  std::atomic<bool> stopped_{false};
 };
 
 }  // namespace scalewatch::client

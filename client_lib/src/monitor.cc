@@ -3,13 +3,13 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <exception>
 #include <utility>
 
 #include "client_lib/include/scalewatch/scalewatch.h"
 #include "client_lib/src/fork_guard.h"
-#include "client_lib/src/sender.h"
 
 namespace scalewatch::client {
 namespace {
@@ -17,6 +17,10 @@ namespace {
 constexpr std::size_t kMaxScalers = 64;
 constexpr std::size_t kMaxOptimizers = 256;
 constexpr std::uint64_t kQueueShare = 4;  // the queue between the threads gets a fourth of the buffer's bytes
+
+// Beyond its deadline the client's thread only cancels its stream and closes files. One that can't (a dead network disk under
+// the spool) is left behind: the trainer does not wait for it.
+constexpr std::chrono::seconds kGrace{5};
 
 // Signals go to the trainer's threads: gRPC's threads inherit the mask from the client's.
 class SignalsBlocked {
@@ -36,13 +40,14 @@ class SignalsBlocked {
 
 }  // namespace
 
-Monitor::Monitor(std::string server, Identity identity, std::uint64_t buffer_bytes)
+Monitor::Monitor(Opening opening)
     : generation_(fork_generation()),
-      server_(std::move(server)),
-      buffer_bytes_(buffer_bytes),
-      identity_(std::move(identity)),
-      mailbox_(buffer_bytes / kQueueShare),
-      recorder_(mailbox_, identity_.compute_dtype) {}
+      options_(std::move(opening.sender)),
+      identity_(std::move(opening.identity)),
+      mailbox_(options_.buffer_bytes / kQueueShare),
+      recorder_(mailbox_, identity_.compute_dtype, opening.measure_threads) {
+  options_.buffer_bytes -= options_.buffer_bytes / kQueueShare;
+}
 
 Monitor::~Monitor() {
   close({}, {}, false);
@@ -73,13 +78,19 @@ std::uint32_t Monitor::add_optimizer(OptimizerInfo info) {
   return static_cast<std::uint32_t>(identity_.optimizers.size() - 1);
 }
 
+void Monitor::require_scaler(std::uint32_t id) const {
+  if (id >= identity_.scalers.size()) throw Refused(SCALEWATCH_INVALID_ARGUMENT, "unknown scaler: add_scaler gives the id");
+}
+
 void Monitor::begin(std::int64_t step) {
+  if (closed_) throw Refused(SCALEWATCH_WRONG_STATE, "the process is ending");  // only its exit closes without freeing
   if (!started_) {
+    if (!std::exchange(prepared_, true)) mailbox_.prepare(identity_.scalers.size(), identity_.optimizers.size());
     const SignalsBlocked blocked;
     thread_ = std::thread([this] {
       pthread_setname_np(pthread_self(), "scalewatch");
       try {
-        Sender(mailbox_, server_, identity_, buffer_bytes_ - buffer_bytes_ / kQueueShare).run();
+        Sender(mailbox_, options_, identity_, recorder_.sampling()).run();
       } catch (const std::exception& e) {  // out of memory, say: the trainer goes on without monitoring
         Status status = mailbox_.status();
         status.stopped = true;
@@ -87,6 +98,7 @@ void Monitor::begin(std::int64_t step) {
         status.last_fault = e.what();
         mailbox_.publish(status);
       }
+      mailbox_.finish();
     });
     started_ = true;
   }
@@ -94,11 +106,27 @@ void Monitor::begin(std::int64_t step) {
 }
 
 bool Monitor::close(Mailbox::Clock::duration flush, std::string reason, bool say_goodbye) {
-  if (!thread_.joinable()) return true;
+  start_closing(Mailbox::Clock::now() + flush, std::move(reason), say_goodbye);
+  return finish_closing();
+}
+
+void Monitor::start_closing(Mailbox::Clock::time_point deadline, std::string reason, bool say_goodbye) {
+  closed_ = true;
+  if (!thread_.joinable()) return;
   if (recorder_.attempt_is_open() && say_goodbye) recorder_.end();
-  mailbox_.close(Mailbox::Clock::now() + flush, std::move(reason), say_goodbye);
+  deadline_ = deadline;
+  mailbox_.close(deadline, std::move(reason), say_goodbye);
+}
+
+bool Monitor::finish_closing() {
+  if (!thread_.joinable()) return true;
+  if (!mailbox_.wait_finished(deadline_ + kGrace)) {
+    thread_.detach();
+    abandoned_ = true;
+    return false;
+  }
   thread_.join();
-  return mailbox_.status().durable_seq >= recorder_.last_seq();
+  return mailbox_.status().durable_attempts >= recorder_.counters().attempts.load();
 }
 
 }  // namespace scalewatch::client

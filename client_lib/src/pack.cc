@@ -17,7 +17,9 @@ using protozero::pbf_writer;
 
 // Field numbers of ClientMessage.
 constexpr protozero::pbf_tag_type kHello = 1, kTable = 2, kReport = 3, kLoss = 4, kHeartbeat = 5, kGoodbye = 6;
-constexpr protozero::pbf_tag_type kReportBlocks = 5;
+constexpr protozero::pbf_tag_type kReportBlocks = 5, kReportRetrospective = 15, kReportStatisticsLost = 17;
+constexpr protozero::pbf_tag_type kBlockCount = 5, kBlockNan = 17, kBlockPosInf = 18, kBlockNegInf = 19;
+constexpr std::size_t kBadBlock = 64;  // non-finite tensors that a thinned report keeps of a block
 constexpr std::uint32_t kProtocolVersion = 1;
 
 template <class T>
@@ -39,14 +41,15 @@ void add_known(pbf_writer& out, protozero::pbf_tag_type tag, double value) {
   if (!std::isnan(value)) out.add_double(tag, value);
 }
 
-void pack_scaler(pbf_writer& report, const ScalerObservation& seen) {
+void pack_scaler(pbf_writer& report, const ScalerObservation& seen, std::span<const OptimizerObservation> optimizers) {
   pbf_writer out{report, 6};
   out.add_uint32(1, seen.scaler);
   add_known(out, 2, seen.scale_before);
   add_known(out, 3, seen.scale_after);
   if (seen.growth_tracker >= 0) out.add_uint64(4, static_cast<std::uint64_t>(seen.growth_tracker));
   if (seen.hysteresis >= 0) out.add_int32(5, seen.hysteresis);
-  for (const OptimizerObservation& optimizer : seen.optimizers) {
+  for (const OptimizerObservation& optimizer : optimizers) {
+    if (optimizer.scaler != seen.scaler) continue;
     pbf_writer inner{out, 6};
     inner.add_uint32(1, optimizer.optimizer);
     add_known(inner, 2, optimizer.found_inf_local);
@@ -57,6 +60,33 @@ void pack_scaler(pbf_writer& report, const ScalerObservation& seen) {
 
 auto block_key(const Measured& m) {
   return std::make_tuple(m.role, m.target, std::bit_cast<std::uint64_t>(m.scale), m.micro_batches);
+}
+
+// The records that a report of the attempt holds, moved to the sheet's beginning in their order.
+std::span<Measured> chosen_first(const Attempt& attempt) {
+  Sheet& sheet = *attempt.sheet;
+  const bool found_inf = attempt.found_inf();
+  const auto chosen = [found_inf](const Measured& m) {
+    return m.send == SendMode::kAlways || (m.send == SendMode::kIfFoundInf && found_inf) || m.bad();
+  };
+  if (std::ranges::all_of(sheet, chosen)) return sheet;
+  const auto rest = std::stable_partition(sheet.begin(), sheet.end(), chosen);
+  return std::span(sheet).first(static_cast<std::size_t>(rest - sheet.begin()));
+}
+
+// All of a block is non-finite and there is little of it.
+bool is_bad_block(protozero::pbf_reader block) {
+  bool bad = false;
+  std::uint32_t count = 0;
+  while (block.next()) {
+    bad = bad || block.tag() == kBlockNan || block.tag() == kBlockPosInf || block.tag() == kBlockNegInf;
+    if (block.tag() == kBlockCount) {
+      count = block.get_uint32();
+    } else {
+      block.skip();
+    }
+  }
+  return bad && count <= kBadBlock;
 }
 
 }  // namespace
@@ -71,17 +101,14 @@ void TableHash::add(const TensorInfo& info) noexcept {
   ++size_;
 }
 
-std::string pack_hello(const Identity& identity, const TableHash& table, std::uint64_t last_seq) {
+std::string pack_identity(const Identity& identity) {
   std::string data;
-  pbf_writer message{data};
-  pbf_writer out{message, kHello};
+  pbf_writer out{data};
   out.add_uint32(1, kProtocolVersion);
   out.add_string(2, identity.run);
   out.add_uint32(3, identity.rank);
   out.add_uint32(4, identity.world_size);
   out.add_bytes(5, identity.incarnation);
-  out.add_fixed64(6, table.value());
-  out.add_uint32(7, table.size());
   out.add_string(8, identity.host);
   out.add_uint32(9, identity.pid);
   out.add_string(10, identity.gpu_uuid);
@@ -121,8 +148,17 @@ std::string pack_hello(const Identity& identity, const TableHash& table, std::ui
   }
   out.add_int64(17, identity.start_time_ms);
   out.add_uint64(18, identity.incarnation_order);
+  return data;
+}
+
+std::string pack_hello(std::string_view packed_identity, const TableHash& table, std::uint64_t last_seq) {
+  std::string hello(packed_identity);
+  pbf_writer out{hello};
+  out.add_fixed64(6, table.value());
+  out.add_uint32(7, table.size());
   out.add_uint64(19, last_seq);
-  out.commit();
+  std::string data;
+  pbf_writer{data}.add_message(kHello, hello);
   return data;
 }
 
@@ -238,41 +274,56 @@ void ReportPacker::pack_block(Writer& report, std::span<const Measured> block) {
   add_sparse(21, first_bad_);  // FirstBadMicro has the same two fields
 }
 
-std::string ReportPacker::pack(Attempt& attempt, const ReportCounters& counters) {
-  std::string data;
-  data.reserve(256 + attempt.measured.size() * 40);
-  pbf_writer message{data};
-  pbf_writer out{message, kReport};
-  out.add_uint64(1, attempt.seq);
-  out.add_uint64(2, attempt.seq);
-  out.add_int64(3, attempt.step);
-  out.add_int64(4, attempt.time_ms);
-
-  std::vector<Measured>& all = attempt.measured;
+// Blocks of equal key; the non-finite ones apart, where a thinned report finds them.
+template <class Writer>
+void ReportPacker::pack_blocks(Writer& report, std::span<Measured> records) {
   const auto order = [](const Measured& a, const Measured& b) {
     const auto ka = block_key(a);
     const auto kb = block_key(b);
     return ka != kb ? ka < kb : a.id < b.id;
   };
-  if (!std::ranges::is_sorted(all, order)) std::ranges::sort(all, order);
-  for (auto begin = all.begin(); begin != all.end();) {
+  if (!std::ranges::is_sorted(records, order)) std::ranges::sort(records, order);
+  for (auto begin = records.begin(); begin != records.end();) {
     const auto key = block_key(*begin);
-    const auto end = std::find_if(begin, all.end(), [&key](const Measured& m) { return block_key(m) != key; });
-    pack_block(out, std::span<const Measured>(begin, end));
+    const auto end = std::find_if(begin, records.end(), [&key](const Measured& m) { return block_key(m) != key; });
+    // Of a wave of NaN both ends count: values flow forward through the one and backward through the other.
+    const bool any_bad = std::any_of(begin, end, [](const Measured& m) { return m.bad(); });
+    const auto middle = any_bad ? std::stable_partition(begin, end, [](const Measured& m) { return m.bad(); }) : begin;
+    const std::span bad(begin, middle);
+    if (bad.size() <= kBadBlock) {
+      if (!bad.empty()) pack_block(report, bad);
+    } else {
+      std::rotate(bad.begin() + kBadBlock / 2, bad.end() - kBadBlock / 2, bad.end());
+      pack_block(report, bad.first(kBadBlock));
+      pack_block(report, bad.subspan(kBadBlock));
+    }
+    if (middle != end) pack_block(report, std::span<const Measured>(middle, end));
     begin = end;
   }
+}
 
-  for (const ScalerObservation& seen : attempt.scalers) pack_scaler(out, seen);
+std::string ReportPacker::pack(const Attempt& attempt, std::uint64_t seq, std::span<const Misuse> misuses,
+                               const ReportCounters& counters) {
+  std::string data;
+  data.reserve(256 + (attempt.sheet == nullptr ? 0 : attempt.sheet->size() * 40));
+  pbf_writer message{data};
+  pbf_writer out{message, kReport};
+  out.add_uint64(1, seq);
+  out.add_uint64(2, attempt.number);
+  out.add_int64(3, attempt.step);
+  out.add_int64(4, attempt.time_ms);
+  if (attempt.sheet != nullptr) pack_blocks(out, chosen_first(attempt));
+  for (const ScalerObservation& seen : attempt.scalers) pack_scaler(out, seen, attempt.optimizers);
   add_known(out, 7, attempt.loss);
   add_known(out, 8, attempt.lr);
   add_known(out, 9, attempt.grad_norm);
   if (attempt.grad_norm_scaled) out.add_bool(10, true);
   if (attempt.grad_norm_clipped) out.add_bool(11, true);
   if (attempt.phase != 0) out.add_enum(12, attempt.phase);
-  for (const Misuse& misuse : attempt.misuse) {
+  for (const Misuse& misuse : misuses) {
     pbf_writer inner{out, 13};
-    inner.add_string(1, misuse.kind);
-    inner.add_string(2, misuse.detail);
+    inner.add_string(1, misuse.kind.data());
+    inner.add_string(2, misuse.detail.data());
     inner.add_bool(3, misuse.raised);
   }
   {
@@ -282,13 +333,47 @@ std::string ReportPacker::pack(Attempt& attempt, const ReportCounters& counters)
     inner.add_uint64(3, counters.reports_sent);
     inner.add_uint64(4, counters.reports_dropped);
     inner.add_uint64(5, counters.buffered_bytes);
+    inner.add_uint64(6, counters.spooled_bytes);
+    inner.add_uint64(7, counters.reports_thinned);
+    inner.add_uint64(8, attempt.cost.misuse_dropped);
+    inner.add_uint64(9, counters.client_thread_ns);
   }
   if (attempt.input_non_finite) out.add_bool(16, *attempt.input_non_finite);
+  if (attempt.statistics_lost != LossCause::kNone) {
+    out.add_enum(kReportStatisticsLost, static_cast<std::int32_t>(attempt.statistics_lost));
+  }
   out.commit();
   return data;
 }
 
-std::string thin_report(std::string_view message) {
+std::string ReportPacker::pack_left_out(const Attempt& attempt) {
+  if (attempt.sheet == nullptr) return {};
+  const std::span<Measured> left_out = std::span(*attempt.sheet).subspan(chosen_first(attempt).size());
+  if (left_out.empty()) return {};
+  std::string data;
+  data.reserve(64 + left_out.size() * 40);
+  pbf_writer out{data};
+  out.add_uint64(2, attempt.number);
+  out.add_int64(3, attempt.step);
+  out.add_int64(4, attempt.time_ms);
+  pack_blocks(out, left_out);
+  out.add_bool(kReportRetrospective, true);
+  return data;
+}
+
+std::string with_seq(std::string_view left_out, std::uint64_t seq) {
+  std::string data;
+  data.reserve(left_out.size() + 32);
+  pbf_writer message{data};
+  std::string body;
+  body.reserve(left_out.size() + 16);
+  pbf_writer{body}.add_uint64(1, seq);
+  body += left_out;
+  message.add_message(kReport, body);
+  return data;
+}
+
+std::string thin_report(std::string_view message, Fullness fullness, LossCause cause) {
   protozero::pbf_reader outer{message.data(), message.size()};
   if (!outer.next(kReport)) return {};
   const protozero::data_view body = outer.get_view();
@@ -298,17 +383,22 @@ std::string thin_report(std::string_view message) {
   std::string kept;
   bool removed = false;
   while (fields.next()) {
-    const bool block = fields.tag() == kReportBlocks;
-    fields.skip();
+    bool keep = true;
+    if (fields.tag() == kReportBlocks) {
+      keep = is_bad_block(fields.get_message()) && fullness == Fullness::kBadOnly;
+    } else {
+      fields.skip();
+    }
     const char* field_end = body.data() + (body.size() - fields.length());
-    if (!block) kept.append(field_begin, field_end);
-    removed = removed || block;
+    if (keep) kept.append(field_begin, field_end);
+    removed = removed || !keep;
     field_begin = field_end;
   }
   if (!removed) return {};
+  pbf_writer{kept}.add_enum(kReportStatisticsLost, static_cast<std::int32_t>(cause));
   std::string data;
-  pbf_writer writer{data};
-  writer.add_message(kReport, kept);
+  data.reserve(kept.size() + 16);
+  pbf_writer{data}.add_message(kReport, kept);
   return data;
 }
 

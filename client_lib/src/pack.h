@@ -1,6 +1,7 @@
 // Packs scalewatch.v1.ClientMessage without Protobuf. Pure; every result is one whole message.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -23,7 +24,9 @@ class TableHash {
   std::uint32_t size_ = 0;
 };
 
-[[nodiscard]] std::string pack_hello(const Identity& identity, const TableHash& table, std::uint64_t last_seq);
+// What does not change while a client lives: a Hello without its table and last seq.
+[[nodiscard]] std::string pack_identity(const Identity& identity);
+[[nodiscard]] std::string pack_hello(std::string_view packed_identity, const TableHash& table, std::uint64_t last_seq);
 [[nodiscard]] std::string pack_table(std::uint32_t version, std::uint32_t first_id, std::span<const TensorInfo> infos);
 [[nodiscard]] std::string pack_loss(std::uint64_t first_seq, std::uint64_t last_seq, LossCause cause);
 [[nodiscard]] std::string pack_heartbeat(std::int32_t phase);
@@ -33,14 +36,20 @@ class TableHash {
 struct ReportCounters {
   std::uint64_t reports_sent = 0;
   std::uint64_t reports_dropped = 0;
+  std::uint64_t reports_thinned = 0;
   std::uint64_t buffered_bytes = 0;
+  std::uint64_t spooled_bytes = 0;
+  std::uint64_t client_thread_ns = 0;
 };
 
-// Packs reports; keeps its columns' memory from one to the next.
+// Packs reports; keeps its columns' memory from one to the next. Both functions sort the attempt's sheet on the way.
 class ReportPacker {
  public:
-  // Sorts attempt.measured on the way.
-  [[nodiscard]] std::string pack(Attempt& attempt, const ReportCounters& counters);
+  // All of a report but the records that stay back (see SendMode).
+  [[nodiscard]] std::string pack(const Attempt& attempt, std::uint64_t seq, std::span<const Misuse> misuse,
+                                 const ReportCounters& counters);
+  // The records that pack() leaves out, as a retrospective report that has no seq yet; empty when there are none.
+  [[nodiscard]] std::string pack_left_out(const Attempt& attempt);
 
  private:
   struct Sparse {
@@ -49,6 +58,8 @@ class ReportPacker {
   };
   template <class Writer>
   void pack_block(Writer& report, std::span<const Measured> block);
+  template <class Writer>
+  void pack_blocks(Writer& report, std::span<Measured> records);
 
   std::vector<float> min_, max_, absmin_;
   std::vector<double> sum_, sum_sq_;
@@ -57,7 +68,14 @@ class ReportPacker {
   std::vector<Sparse> nan_, pos_inf_, neg_inf_, over_, first_bad_;
 };
 
-// The same report with its record blocks removed: scaler observations and all else stay. Empty when it had none.
-[[nodiscard]] std::string thin_report(std::string_view message);
+// A report out of pack_left_out's.
+[[nodiscard]] std::string with_seq(std::string_view left_out, std::uint64_t seq);
+
+// How much of its statistics a report has.
+enum class Fullness : std::uint8_t { kNone = 0, kBadOnly = 1, kFull = 2 };
+
+// The same report with fewer statistics and the reason: scaler observations and all else stay. kBadOnly keeps the blocks of
+// non-finite tensors that hold at most 64 of them. Empty when the report would stay as it is.
+[[nodiscard]] std::string thin_report(std::string_view message, Fullness fullness, LossCause cause);
 
 }  // namespace scalewatch::client

@@ -1,5 +1,6 @@
 #include "client_lib/src/recorder.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <utility>
@@ -12,7 +13,11 @@ namespace {
 
 constexpr std::size_t kMaxTensors = 1'000'000;
 constexpr std::size_t kMaxMisuse = 16;
-constexpr unsigned kSampling = 16;  // one call in so many has its bookkeeping timed: a clock costs as much as the call
+// One call in so many has its time taken: a clock costs as much as the call. A pass over more elements is always timed.
+constexpr unsigned kSampling = 16;
+constexpr std::uint64_t kLongPass = 4096;
+// A call that took longer was interrupted: it counts once and does not stand for the others.
+constexpr std::uint64_t kInterruptedNs = 5000;
 
 std::uint64_t now_ns() {
   return static_cast<std::uint64_t>(
@@ -24,13 +29,28 @@ void add_to(std::atomic<std::uint64_t>& counter, std::uint64_t amount) {
   counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
 }
 
-bool is_bad(const Record& record) {
-  return record.nan != 0 || record.pos_inf != 0 || record.neg_inf != 0;
+std::uint64_t extrapolated(std::uint64_t ns) {
+  return ns > kInterruptedNs ? ns : ns * kSampling;
+}
+
+template <std::size_t kSize>
+void copy_text(std::array<char, kSize>& to, std::string_view from) {
+  const std::size_t size = std::min(from.size(), kSize - 1);
+  std::copy_n(from.data(), size, to.data());
+  to[size] = '\0';
 }
 
 }  // namespace
 
-Recorder::Recorder(Mailbox& mailbox, DType compute_dtype) : mailbox_(mailbox), compute_dtype_(compute_dtype) {}
+Recorder::Recorder(Mailbox& mailbox, DType compute_dtype, unsigned threads)
+    : mailbox_(mailbox), compute_dtype_(compute_dtype), workers_(threads > 1 ? std::make_unique<Workers>(threads) : nullptr) {}
+
+void Recorder::add_sampling(Sampling::Rule rule) {
+  if (begun_) throw Refused(SCALEWATCH_WRONG_STATE, "sampling is said before the first attempt begins");
+  if (!tensors_.empty()) throw Refused(SCALEWATCH_WRONG_STATE, "sampling is said before the first tensor is added");
+  if (sampling_.size() >= Sampling::kMaxRules) throw Refused(SCALEWATCH_LIMIT, "a monitor takes at most 64 sampling rules");
+  sampling_.add(std::move(rule));
+}
 
 std::uint32_t Recorder::add_tensor(TensorInfo info) {
   if (tensors_.size() >= kMaxTensors) throw Refused(SCALEWATCH_LIMIT, "a monitor takes at most 1,000,000 tensors");
@@ -38,27 +58,57 @@ std::uint32_t Recorder::add_tensor(TensorInfo info) {
   if (!names_.insert(std::move(key)).second) {
     throw Refused(SCALEWATCH_INVALID_ARGUMENT, "tensor '" + info.name + "' was already added with this role");
   }
-  tensors_.push_back({info.role, info.dtype, info.numel});
+  tensors_.push_back({info.role, info.dtype, sampling_.cadence_of(info), info.numel});
   mailbox_.add_tensor(std::move(info));
   return static_cast<std::uint32_t>(tensors_.size() - 1);
 }
 
 void Recorder::begin(std::int64_t step) {
   if (open_) end();
-  attempt_->reset();
-  attempt_->seq = last_seq() + 1;
-  attempt_->step = step;
+  if (!begun_) {
+    begun_ = true;
+    due_.resize(sampling_.cadences().size());
+  }
+  Attempt& attempt = mailbox_.attempt();
+  attempt.number = counters_.attempts.load(std::memory_order_relaxed) + 1;
+  attempt.step = step;
   open_ = true;
+  if (mailbox_.stopped()) {  // nobody wants anything any more
+    std::ranges::fill(due_, Due{false, SendMode::kIfBad});
+    overrides_ = nullptr;
+    return;
+  }
+  for (std::size_t i = 0; i < due_.size(); ++i) due_[i] = due(sampling_.cadences()[i], attempt.number);
+  if (Overrides* said = mailbox_.overrides()) {
+    for (std::size_t i = 0; i < said->cadences.size(); ++i) said->due[i] = due(said->cadences[i], attempt.number);
+    overrides_ = said;
+  }
 }
 
 Attempt& Recorder::open_attempt() {
   if (!open_) throw Refused(SCALEWATCH_WRONG_STATE, "no attempt is open: call begin_attempt first");
-  return *attempt_;
+  return mailbox_.attempt();
 }
 
-Measured& Recorder::place(std::uint32_t tensor, double scale, std::int32_t target) {
-  Attempt& attempt = open_attempt();
+const Recorder::Declared& Recorder::declared(std::uint32_t tensor) const {
   if (tensor >= tensors_.size()) throw Refused(SCALEWATCH_INVALID_ARGUMENT, "unknown tensor: add_tensor gives the id");
+  return tensors_[tensor];
+}
+
+Due Recorder::due_of(std::uint32_t tensor) const noexcept {
+  if (overrides_ != nullptr && tensor < overrides_->of.size() && overrides_->of[tensor] != 0) {
+    return overrides_->due[overrides_->of[tensor] - 1U];
+  }
+  return due_[tensors_[tensor].cadence];
+}
+
+bool Recorder::wanted(std::uint32_t tensor) {
+  open_attempt();
+  declared(tensor);
+  return due_of(tensor).measure;
+}
+
+Measured& Recorder::place(std::uint32_t tensor, SendMode send, double scale, std::int32_t target) {
   if (target < SCALEWATCH_DTYPE_UNSPECIFIED || target > SCALEWATCH_E5M2) {
     throw Refused(SCALEWATCH_INVALID_ARGUMENT, "target is no scalewatch_dtype");
   }
@@ -66,18 +116,21 @@ Measured& Recorder::place(std::uint32_t tensor, double scale, std::int32_t targe
   const double under = scale == 0 ? 1 : scale;
   const DType against = target == SCALEWATCH_DTYPE_UNSPECIFIED ? compute_dtype_ : static_cast<DType>(target);
   Declared& declared = tensors_[tensor];
-  if (declared.seen_seq != attempt.seq) {
-    declared.seen_seq = attempt.seq;
-    declared.slot = static_cast<std::uint32_t>(attempt.measured.size());
-    Measured& made = attempt.measured.emplace_back();
+  Sheet& sheet = mailbox_.sheet();
+  const std::uint64_t attempt = mailbox_.attempt().number;
+  if (declared.seen_in != attempt) {
+    declared.seen_in = attempt;
+    declared.slot = static_cast<std::uint32_t>(sheet.size());
+    Measured& made = sheet.emplace_back();
     made.id = tensor;
     made.role = declared.role;
     made.target = against;
+    made.send = send;
     made.scale = under;
     made.table_numel = declared.numel;
     return made;
   }
-  Measured& found = attempt.measured[declared.slot];
+  Measured& found = sheet[declared.slot];
   if (found.scale != under || found.target != against) {
     throw Refused(SCALEWATCH_INVALID_ARGUMENT, "this tensor was observed in this attempt under another scale or target");
   }
@@ -85,61 +138,89 @@ Measured& Recorder::place(std::uint32_t tensor, double scale, std::int32_t targe
 }
 
 void Recorder::add(Measured& into, const Record& record) {
-  if (into.first_bad_micro < 0 && is_bad(record)) into.first_bad_micro = into.micro_batches;
+  const bool was_bad = into.bad();
+  if (into.first_bad_micro < 0 && record.non_finite() != 0) into.first_bad_micro = into.micro_batches;
   if (into.micro_batches++ == 0) {
     into.record = record;
   } else {
     merge(into.record, record);
   }
+  if (!was_bad && into.bad()) ++bad_;
 }
 
 template <class Measure>
-void Recorder::observe_with(std::uint32_t tensor, double scale, std::int32_t target, const Measure& measure) {
-  const bool timed = calls_++ % kSampling == 0;
-  const std::uint64_t entered = timed ? now_ns() : 0;
-  Measured& into = place(tensor, scale, target);
+void Recorder::observe_with(std::uint32_t tensor, std::uint64_t numel, double scale, std::int32_t target,
+                            const Measure& measure) {
+  open_attempt();
+  const DType dtype = declared(tensor).dtype;
+  const Due due = due_of(tensor);
+  if (!due.measure) return add_to(counters_.sampled_out, 1);
+  const bool sampled = calls_++ % kSampling == 0;
+  const std::uint64_t entered = sampled ? now_ns() : 0;
+  Measured& into = place(tensor, due.send, scale, target);
+  if (!sampled && numel < kLongPass) return add(into, measure(dtype, into.target, into.scale));
   const std::uint64_t begun = now_ns();
-  const Record record = measure(tensors_[tensor].dtype, into.target, into.scale);
-  const std::uint64_t measured = now_ns();
+  const Record record = measure(dtype, into.target, into.scale);
+  const std::uint64_t pass = now_ns() - begun;
   add(into, record);
-  add_to(measure_ns_, measured - begun);
-  if (timed) add_to(trainer_thread_ns_, (now_ns() - entered - (measured - begun)) * kSampling);
+  add_to(counters_.measure_ns, numel < kLongPass ? extrapolated(pass) : pass);
+  if (sampled) add_to(counters_.trainer_thread_ns, extrapolated(now_ns() - entered - pass));
 }
 
 void Recorder::observe(std::uint32_t tensor, const void* data, std::uint64_t numel, double scale, std::int32_t target) {
   if (data == nullptr && numel != 0) throw Refused(SCALEWATCH_INVALID_ARGUMENT, "data is NULL");
-  observe_with(tensor, scale, target,
-               [=](DType dtype, DType against, double under) { return measure(data, dtype, numel, against, under); });
+  observe_with(tensor, numel, scale, target, [=, this](DType dtype, DType against, double under) {
+    return measure(data, dtype, numel, against, under, workers_.get());
+  });
 }
 
 void Recorder::observe(std::uint32_t tensor, StridedTensor view, double scale, std::int32_t target) {
-  observe_with(tensor, scale, target, [&view](DType dtype, DType against, double under) {
+  std::uint64_t numel = 1;
+  for (std::size_t i = 0; i < view.dims; ++i) numel *= view.sizes[i];
+  observe_with(tensor, numel, scale, target, [&view, this](DType dtype, DType against, double under) {
     view.dtype = dtype;
-    return measure(view, against, under);
+    return measure(view, against, under, workers_.get());
   });
 }
 
 void Recorder::observe(std::uint32_t tensor, const Record& record, double scale, std::int32_t target) {
-  const bool timed = calls_++ % kSampling == 0;
-  const std::uint64_t entered = timed ? now_ns() : 0;
-  add(place(tensor, scale, target), record);
-  if (timed) add_to(trainer_thread_ns_, (now_ns() - entered) * kSampling);
+  open_attempt();
+  declared(tensor);
+  const Due due = due_of(tensor);
+  if (!due.measure) return add_to(counters_.sampled_out, 1);
+  const bool sampled = calls_++ % kSampling == 0;
+  const std::uint64_t entered = sampled ? now_ns() : 0;
+  add(place(tensor, due.send, scale, target), record);
+  if (sampled) add_to(counters_.trainer_thread_ns, extrapolated(now_ns() - entered));
 }
 
-ScalerObservation& Recorder::scaler(std::uint32_t id, std::size_t scalers) {
-  Attempt& attempt = open_attempt();
-  if (id >= scalers) throw Refused(SCALEWATCH_INVALID_ARGUMENT, "unknown scaler: add_scaler gives the id");
-  for (ScalerObservation& seen : attempt.scalers) {
-    if (seen.scaler == id) return seen;
-  }
-  ScalerObservation& made = attempt.scalers.emplace_back();
+ScalerObservation& Recorder::scaler(std::uint32_t id) {
+  auto& scalers = open_attempt().scalers;
+  const auto known = std::ranges::find(scalers, id, &ScalerObservation::scaler);
+  if (known != scalers.end()) return *known;
+  ScalerObservation& made = scalers.emplace_back();
   made.scaler = id;
-  made.scale_before = made.scale_after = std::nan("");
   return made;
 }
 
-void Recorder::misuse(Misuse misuse) {
-  if (misuse_.size() < kMaxMisuse) misuse_.push_back(std::move(misuse));
+OptimizerObservation& Recorder::optimizer(std::uint32_t scaler, std::uint32_t id) {
+  this->scaler(scaler);
+  auto& optimizers = mailbox_.attempt().optimizers;
+  const auto known = std::ranges::find(optimizers, id, &OptimizerObservation::optimizer);
+  OptimizerObservation& seen = known != optimizers.end() ? *known : optimizers.emplace_back();
+  seen.scaler = scaler;
+  seen.optimizer = id;
+  return seen;
+}
+
+void Recorder::misuse(std::string_view kind, std::string_view detail, bool raised) {
+  Misuse misuse;
+  misuse.attempt = counters_.attempts.load(std::memory_order_relaxed) + 1;
+  copy_text(misuse.kind, kind);
+  copy_text(misuse.detail, detail);
+  misuse.raised = raised;
+  if (misuses_ >= kMaxMisuse || !mailbox_.post(misuse)) return add_to(counters_.misuse_dropped, 1);
+  ++misuses_;
 }
 
 void Recorder::set_phase(std::int32_t phase) {
@@ -151,25 +232,26 @@ bool Recorder::end() {
   Attempt& attempt = open_attempt();
   const std::uint64_t entered = now_ns();
   open_ = false;
+  misuses_ = 0;
   if (mailbox_.stopped()) {
-    misuse_.clear();
-    dropped_stopped_.fetch_add(1, std::memory_order_relaxed);
+    mailbox_.sheet().clear();
+    attempt.reset();
+    bad_ = 0;
+    add_to(counters_.attempts, 1);
+    add_to(counters_.dropped_stopped, 1);
     return false;
   }
   attempt.time_ms =
       std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   attempt.phase = phase_;
-  attempt.cost = cost();
-  std::swap(attempt.misuse, misuse_);
-  misuse_.clear();
-  last_seq_.store(attempt.seq, std::memory_order_relaxed);
-  mailbox_.post(attempt_);
-  add_to(trainer_thread_ns_, now_ns() - entered);
+  attempt.cost = {counters_.trainer_thread_ns.load(std::memory_order_relaxed),
+                  counters_.measure_ns.load(std::memory_order_relaxed),
+                  counters_.misuse_dropped.load(std::memory_order_relaxed)};
+  mailbox_.post(std::exchange(bad_, 0));
+  // After the post: whoever waits for this attempt to be durable waits for one that the client's thread will find.
+  counters_.attempts.store(counters_.attempts.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  add_to(counters_.trainer_thread_ns, now_ns() - entered);
   return true;
-}
-
-Cost Recorder::cost() const noexcept {
-  return {trainer_thread_ns_.load(std::memory_order_relaxed), measure_ns_.load(std::memory_order_relaxed)};
 }
 
 }  // namespace scalewatch::client

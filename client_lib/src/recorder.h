@@ -1,6 +1,10 @@
-// The trainer's side: checks what it is told and gathers one attempt. Used by one thread; takes no lock but in end().
+// The trainer's side: checks what it is told and gathers one attempt. Used by one thread.
+//
+// While training it takes no lock, allocates nothing and makes no system call (clocks are read through the vDSO), once every
+// tensor was observed in one attempt. The exception is a refused call, which throws.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <stdexcept>
@@ -10,8 +14,10 @@
 #include <vector>
 
 #include "client_lib/src/mailbox.h"
+#include "client_lib/src/sampling.h"
 #include "client_lib/src/types.h"
 #include "cuda/cpu/measure.h"
+#include "cuda/cpu/workers.h"
 
 namespace scalewatch::client {
 
@@ -27,56 +33,75 @@ class Refused : public std::runtime_error {
 
 class Recorder {
  public:
-  Recorder(Mailbox& mailbox, DType compute_dtype);
+  // What the trainer's thread counts; read by any thread.
+  struct Counters {
+    std::atomic<std::uint64_t> attempts{0};  // ended so far
+    std::atomic<std::uint64_t> dropped_stopped{0};
+    std::atomic<std::uint64_t> misuse_dropped{0};
+    std::atomic<std::uint64_t> sampled_out{0};  // observations that sampling left out
+    std::atomic<std::uint64_t> trainer_thread_ns{0};
+    std::atomic<std::uint64_t> measure_ns{0};
+  };
+
+  // threads: share the pass over a large tensor, the caller's included.
+  Recorder(Mailbox& mailbox, DType compute_dtype, unsigned threads);
 
   // Every function throws Refused when it changed nothing because of what it was told.
+  void add_sampling(Sampling::Rule rule);
   std::uint32_t add_tensor(TensorInfo info);
   void begin(std::int64_t step);
   void observe(std::uint32_t tensor, const void* data, std::uint64_t numel, double scale, std::int32_t target);
   // tensor.dtype is filled in from the table.
   void observe(std::uint32_t tensor, StridedTensor view, double scale, std::int32_t target);
   void observe(std::uint32_t tensor, const Record& record, double scale, std::int32_t target);
-  ScalerObservation& scaler(std::uint32_t id, std::size_t scalers);
+  // Whether the open attempt wants this tensor: observing it otherwise is legal, costs nothing and changes nothing.
+  [[nodiscard]] bool wanted(std::uint32_t tensor);
+  ScalerObservation& scaler(std::uint32_t id);
+  OptimizerObservation& optimizer(std::uint32_t scaler, std::uint32_t id);
   Attempt& open_attempt();
-  void misuse(Misuse misuse);
+  // In the open attempt or else the next one.
+  void misuse(std::string_view kind, std::string_view detail, bool raised);
   void set_phase(std::int32_t phase);
-  // True when the attempt was handed over, false when the client is stopped.
+  // True when the attempt was handed over or counted as lost, false when the client is stopped.
   bool end();
 
   [[nodiscard]] bool attempt_is_open() const noexcept { return open_; }
-  // Any thread: reports made so far, and those made after the client was stopped.
-  [[nodiscard]] std::uint64_t last_seq() const noexcept { return last_seq_.load(std::memory_order_relaxed); }
-  [[nodiscard]] std::uint64_t dropped_stopped() const noexcept { return dropped_stopped_.load(std::memory_order_relaxed); }
-  [[nodiscard]] Cost cost() const noexcept;
+  [[nodiscard]] const Sampling& sampling() const noexcept { return sampling_; }
+  [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
 
  private:
   struct Declared {
     Role role;
     DType dtype;
+    std::uint16_t cadence;  // the trainer's own sampling
     std::uint64_t numel;
-    std::uint64_t seen_seq = 0;  // attempt that slot belongs to
-    std::uint32_t slot = 0;      // index in Attempt::measured
+    std::uint64_t seen_in = 0;  // attempt that slot belongs to
+    std::uint32_t slot = 0;     // index in the sheet
   };
 
+  const Declared& declared(std::uint32_t tensor) const;
+  [[nodiscard]] Due due_of(std::uint32_t tensor) const noexcept;
   // The tensor's place in the open attempt, made if need be.
-  Measured& place(std::uint32_t tensor, double scale, std::int32_t target);
+  Measured& place(std::uint32_t tensor, SendMode send, double scale, std::int32_t target);
   void add(Measured& into, const Record& record);
   template <class Measure>
-  void observe_with(std::uint32_t tensor, double scale, std::int32_t target, const Measure& measure);
+  void observe_with(std::uint32_t tensor, std::uint64_t numel, double scale, std::int32_t target, const Measure& measure);
 
   Mailbox& mailbox_;
   const DType compute_dtype_;
+  std::unique_ptr<Workers> workers_;  // null without
+  Sampling sampling_;
+  std::vector<Due> due_;  // of the open attempt, by the trainer's own cadences
+  const Overrides* overrides_ = nullptr;
   std::vector<Declared> tensors_;
   std::unordered_set<std::string> names_;  // name and role
-  std::unique_ptr<Attempt> attempt_ = std::make_unique<Attempt>();
-  std::vector<Misuse> misuse_;  // of the open attempt or the next one
   bool open_ = false;
+  bool begun_ = false;
   std::int32_t phase_ = 0;
+  std::size_t bad_ = 0;      // records of the open attempt that are not finite
+  std::size_t misuses_ = 0;  // of the open attempt or the next one
   unsigned calls_ = 0;
-  std::atomic<std::uint64_t> last_seq_{0};
-  std::atomic<std::uint64_t> dropped_stopped_{0};
-  std::atomic<std::uint64_t> trainer_thread_ns_{0};
-  std::atomic<std::uint64_t> measure_ns_{0};
+  Counters counters_;
 };
 
 }  // namespace scalewatch::client

@@ -3,9 +3,23 @@
 #include <algorithm>
 #include <utility>
 
-#include "client_lib/src/pack.h"
-
 namespace scalewatch::client {
+namespace {
+
+constexpr std::chrono::seconds kSpoolPause{1};
+
+}  // namespace
+
+SendBuffer::SendBuffer(std::uint64_t max_bytes, std::unique_ptr<Spool> spool)
+    : spool_(std::move(spool)), log_(spool_.get()), max_bytes_(max_bytes) {}
+
+SendBuffer::SendBuffer(std::unique_ptr<Leftover> left_over)
+    : left_over_(std::move(left_over)), log_(left_over_.get()), max_bytes_(0) {
+  for (std::string part; left_over_->next_table(part) == SpoolRead::kOk;) table_.push_back(std::move(part));
+  last_seq_ = left_over_->last_seq();
+  durable_seq_ = left_over_->empty() ? last_seq_ : left_over_->first_seq() - 1;
+  cursor_ = durable_seq_ + 1;
+}
 
 std::size_t SendBuffer::find(std::uint64_t seq) const {
   const auto it = std::ranges::lower_bound(items_, seq, {}, &Item::last_seq);
@@ -13,18 +27,18 @@ std::size_t SendBuffer::find(std::uint64_t seq) const {
 }
 
 void SendBuffer::push(Item item) {
-  last_seq_ = item.last_seq;
+  item.first_seq = item.last_seq = ++last_seq_;
   bytes_ += cost(item);
   items_.push_back(std::move(item));
 }
 
-void SendBuffer::add_report(std::uint64_t seq, bool full, std::string message) {
-  push({seq, seq, LossCause::kInternal, full, std::move(message)});
+void SendBuffer::add_report(std::uint64_t attempt, Fullness fullness, std::string message) {
+  push({0, 0, attempt, LossCause::kNone, fullness, std::move(message)});
   shrink();
 }
 
-void SendBuffer::add_loss(std::uint64_t seq, LossCause cause) {
-  push({seq, seq, cause, false, {}});
+void SendBuffer::add_loss(std::uint64_t attempt, LossCause cause) {
+  push({0, 0, attempt, cause, Fullness::kNone, {}});
   ++counters_.dropped[static_cast<std::size_t>(cause)];
   merge_around(items_.size() - 1);
   shrink();
@@ -34,7 +48,13 @@ void SendBuffer::durable(std::uint64_t seq) {
   seq = std::min(seq, last_seq_);
   if (seq <= durable_seq_) return;
   durable_seq_ = seq;
+  if (log_ != nullptr) log_->drop_through(seq);
+  while (!from_spool_.empty() && from_spool_.front().last_seq <= seq) {
+    durable_attempts_ = std::max(durable_attempts_, from_spool_.front().attempt);
+    from_spool_.pop_front();
+  }
   while (!items_.empty() && items_.front().last_seq <= seq) {
+    durable_attempts_ = std::max(durable_attempts_, items_.front().attempt);
     bytes_ -= cost(items_.front());
     items_.pop_front();
   }
@@ -44,17 +64,20 @@ void SendBuffer::durable(std::uint64_t seq) {
 void SendBuffer::resume(std::uint64_t seq) {
   seq = std::min(seq, last_seq_);
   if (seq < durable_seq_) {
-    // The server forgot what it once held (another data folder, say). What was freed can't be sent again.
-    const std::uint64_t lost = durable_seq_ - seq;
-    Item item{seq + 1, durable_seq_, LossCause::kInternal, false, {}};
-    bytes_ += cost(item);
-    items_.push_front(std::move(item));
-    counters_.dropped[static_cast<std::size_t>(LossCause::kInternal)] += lost;
+    // The server forgot what it once held (another data folder, say). What was freed can't be sent again: next() finds the gap.
+    counters_.dropped[static_cast<std::size_t>(LossCause::kInternal)] += durable_seq_ - seq;
     durable_seq_ = seq;
-    merge_around(0);
   }
   durable(seq);
   cursor_ = seq + 1;
+  current_ = {};
+  std::erase_if(from_spool_, [seq](const Sent& sent) { return sent.last_seq > seq; });
+  if (log_ != nullptr) return;
+  std::size_t full = 0;
+  for (std::size_t i = items_.size(); i-- > 0;) {
+    Item& item = items_[i];
+    if (item.fullness == Fullness::kFull && ++full > kFullOnReconnect) thin(item, Fullness::kBadOnly, LossCause::kReconnect);
+  }
 }
 
 void SendBuffer::reject(std::uint64_t seq) {
@@ -64,47 +87,77 @@ void SendBuffer::reject(std::uint64_t seq) {
 }
 
 const SendBuffer::Item* SendBuffer::next() {
+  if (cursor_ > last_seq_) return nullptr;
+  if (current_.holds(cursor_)) return &current_;
   const std::size_t index = find(cursor_);
-  if (index == items_.size()) return nullptr;
-  const Item& item = items_[index];
-  if (item.first_seq >= cursor_) return &item;
-  part_ = item;
-  part_.first_seq = cursor_;
-  return &part_;
+  std::uint64_t known_from = last_seq_ + 1;  // the first seq from the cursor on that is not within a gap
+  if (index < items_.size()) {
+    const Item& item = items_[index];
+    if (item.first_seq == cursor_) return &item;
+    if (item.first_seq < cursor_) {  // a loss of which a part was announced
+      current_ = item;
+      current_.first_seq = cursor_;
+      return &current_;
+    }
+    known_from = item.first_seq;
+  }
+  if (log_ != nullptr) {
+    if (auto item = log_->read(cursor_)) {
+      current_ = {cursor_,
+                  item->last_seq,
+                  item->attempt,
+                  item->cause,
+                  item->full ? Fullness::kFull : Fullness::kBadOnly,
+                  std::move(item->message)};
+      return &current_;
+    }
+    if (!log_->empty() && cursor_ <= log_->last_seq()) {
+      if (cursor_ >= log_->first_seq()) return nullptr;  // can't be read at this moment
+      known_from = std::min(known_from, log_->first_seq());
+    }
+  }
+  current_ = {cursor_, known_from - 1, 0, LossCause::kInternal, Fullness::kNone, {}};
+  return &current_;
 }
 
 void SendBuffer::sent() {
-  const std::size_t index = find(cursor_);
-  if (index != items_.size()) cursor_ = items_[index].last_seq + 1;
+  const Item* item = next();
+  if (item == nullptr) return;
+  if (item == &current_) from_spool_.push_back({item->last_seq, item->attempt});
+  cursor_ = item->last_seq + 1;
+  current_ = {};
 }
 
 void SendBuffer::too_large() {
-  const std::size_t index = find(cursor_);
-  if (index == items_.size() || items_[index].message.empty()) return;
-  if (items_[index].full) {
-    thin(items_[index]);
-  } else {
-    lose(index, LossCause::kTooLarge);
-  }
+  const Item* item = next();
+  if (item == nullptr || item->message.empty()) return;
+  const auto less = item->fullness == Fullness::kFull ? Fullness::kBadOnly : Fullness::kNone;
+  Item& thinned = item == &current_ ? current_ : items_[find(cursor_)];
+  if (item->fullness != Fullness::kNone) return thin(thinned, less, LossCause::kTooLarge);
+  if (&thinned != &current_) return lose(find(cursor_), LossCause::kTooLarge);
+  current_.message.clear();
+  current_.cause = LossCause::kTooLarge;
+  ++counters_.dropped[static_cast<std::size_t>(LossCause::kTooLarge)];
 }
 
-void SendBuffer::thin(Item& item) {
-  bytes_ -= cost(item);
-  item.full = false;
-  std::string thinned = thin_report(item.message);
+void SendBuffer::thin(Item& item, Fullness fullness, LossCause cause) {
+  std::string thinned = thin_report(item.message, fullness, cause);
+  const bool in_memory = &item != &current_;
+  if (in_memory) bytes_ -= cost(item);
   if (!thinned.empty()) {
+    if (item.fullness == Fullness::kFull) ++counters_.thinned;
     thinned.shrink_to_fit();
     item.message = std::move(thinned);
-    ++counters_.thinned;
   }
-  bytes_ += cost(item);
+  item.fullness = fullness;
+  if (in_memory) bytes_ += cost(item);
 }
 
 void SendBuffer::lose(std::size_t index, LossCause cause) {
   Item& item = items_[index];
   bytes_ -= cost(item);
   item.message = std::string();
-  item.full = false;
+  item.fullness = Fullness::kNone;
   item.cause = cause;
   bytes_ += cost(item);
   ++counters_.dropped[static_cast<std::size_t>(cause)];
@@ -118,6 +171,7 @@ void SendBuffer::merge_around(std::size_t index) {
   };
   const auto join_next = [this](std::size_t at) {
     items_[at].last_seq = items_[at + 1].last_seq;
+    items_[at].attempt = std::max(items_[at].attempt, items_[at + 1].attempt);
     bytes_ -= cost(items_[at + 1]);
     items_.erase(items_.begin() + static_cast<std::ptrdiff_t>(at) + 1);
   };
@@ -125,21 +179,52 @@ void SendBuffer::merge_around(std::size_t index) {
   if (index > 0 && joins(index - 1, index)) join_next(index - 1);
 }
 
-// Brings the buffer under its bound: statistics of the oldest reports first, then the oldest reports, then the causes of
-// losses that lie side by side.
-void SendBuffer::shrink() {
-  if (bytes_ <= max_bytes_) return;
-  for (std::size_t i = find(thin_before_); i < items_.size() && bytes_ > max_bytes_; ++i) {
-    if (items_[i].full) thin(items_[i]);
-    thin_before_ = items_[i].last_seq + 1;
+// Moves the oldest item to the spool; false when that takes no more.
+bool SendBuffer::move_to_spool() {
+  // A disk that just refused is not asked again with every report.
+  const auto now = std::chrono::steady_clock::now();
+  if (now < spool_again_) return false;
+  spool_again_ = now + kSpoolPause;
+  for (; table_spooled_ < table_.size(); ++table_spooled_) {
+    if (!spool_->append_table(table_[table_spooled_])) return false;
   }
+  const Item& item = items_.front();
+  const bool full = item.fullness == Fullness::kFull;
+  if (!spool_->append({item.first_seq, item.last_seq, item.attempt, full, item.cause, item.message},
+                      std::chrono::system_clock::now())) {
+    return false;
+  }
+  spool_again_ = {};
+  // Sent already: its attempt is durable when its seq is.
+  if (item.last_seq < cursor_) from_spool_.push_back({item.last_seq, item.attempt});
+  bytes_ -= cost(item);
+  items_.pop_front();
+  return true;
+}
+
+void SendBuffer::thin_all(Fullness fullness, std::uint64_t& thin_before, LossCause cause) {
+  for (std::size_t i = find(thin_before); i < items_.size() && bytes_ > max_bytes_; ++i) {
+    if (items_[i].fullness > fullness) thin(items_[i], fullness, cause);
+    thin_before = items_[i].last_seq + 1;
+  }
+}
+
+// Brings the memory under its bound: to the spool; or statistics of the oldest reports first, then the oldest reports, then
+// the causes of losses that lie side by side.
+void SendBuffer::shrink() {
+  while (spool_ && bytes_ > max_bytes_ && !items_.empty() && move_to_spool()) {
+  }
+  if (bytes_ <= max_bytes_) return;
+  const LossCause cause = spool_ ? LossCause::kSpoolLimit : LossCause::kBufferFull;
+  thin_all(Fullness::kBadOnly, bad_only_before_, cause);
+  thin_all(Fullness::kNone, bare_before_, cause);
   std::size_t i = 0;
   while (bytes_ > max_bytes_ && i < items_.size()) {
     if (items_[i].message.empty()) {
       ++i;
       continue;
     }
-    lose(i, LossCause::kBufferFull);
+    lose(i, cause);
     // Merging moved what follows to i, or left the loss there: both are passed in the next round.
     if (i > 0) --i;
   }
@@ -147,6 +232,31 @@ void SendBuffer::shrink() {
     items_[1].cause = items_[0].cause;
     merge_around(0);
   }
+}
+
+void SendBuffer::drop_old(std::chrono::system_clock::time_point now) {
+  if (log_ != nullptr) counters_.dropped[static_cast<std::size_t>(LossCause::kSpoolLimit)] += log_->expire(now);
+}
+
+bool SendBuffer::save() {
+  if (!spool_) return all_durable();
+  spool_again_ = {};
+  while (!items_.empty() && move_to_spool()) {
+  }
+  return items_.empty();
+}
+
+void SendBuffer::abandon() {
+  if (log_ != nullptr) log_->remove();
+  log_ = nullptr;
+  spool_.reset();
+  left_over_.reset();
+  items_.clear();
+  from_spool_.clear();
+  current_ = {};
+  bytes_ = 0;
+  last_seq_ = durable_seq_;
+  cursor_ = last_seq_ + 1;
 }
 
 }  // namespace scalewatch::client

@@ -1,25 +1,36 @@
-// Reports that are not yet durable on the server, in the order of seq, within a bound of bytes.
+// Reports that are not yet durable on the server, in the order of seq: the oldest in a spool on disk, if there is one, the
+// others in memory within a bound of bytes.
 //
 // Every seq given out is in here, as a report or within a loss, until durable() passes it; so whatever a server asks to resume
-// from can be answered without a gap. Owned by the client's thread.
+// from can be answered without a gap. Beyond the bound reports move to the spool. Without one (or beyond its limits) the
+// oldest first lose their statistics but for some non-finite tensors, then all statistics, and are lost last.
+// Owned by the client's thread.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <optional>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "client_lib/src/pack.h"
+#include "client_lib/src/spool.h"
 #include "client_lib/src/types.h"
 
 namespace scalewatch::client {
 
 class SendBuffer {
  public:
+  // Full reports that a new stream brings when there is no spool; older ones come without statistics.
+  static constexpr std::size_t kFullOnReconnect = 64;
+
   // What became of reports, in total.
   struct Counters {
     std::uint64_t thinned = 0;
-    std::uint64_t dropped[6] = {};  // by LossCause
+    std::uint64_t dropped[kLossCauses] = {};  // by LossCause
     [[nodiscard]] std::uint64_t dropped_total() const {
       std::uint64_t total = 0;
       for (const std::uint64_t n : dropped) total += n;
@@ -30,16 +41,26 @@ class SendBuffer {
   struct Item {
     std::uint64_t first_seq = 0;
     std::uint64_t last_seq = 0;
-    LossCause cause = LossCause::kInternal;
-    bool full = false;  // still holds record blocks
+    std::uint64_t attempt = 0;  // the newest that it speaks of; 0 = none (a retrospective report)
+    LossCause cause = LossCause::kNone;
+    Fullness fullness = Fullness::kNone;
     std::string message;
+
+    [[nodiscard]] bool holds(std::uint64_t seq) const { return first_seq <= seq && seq <= last_seq; }
   };
 
-  explicit SendBuffer(std::uint64_t max_bytes) : max_bytes_(max_bytes) {}
+  // spool: null = none.
+  explicit SendBuffer(std::uint64_t max_bytes, std::unique_ptr<Spool> spool = nullptr);
+  // What an earlier client left, table included; takes no more.
+  explicit SendBuffer(std::unique_ptr<Leftover> left_over);
 
-  // seq continues last_seq(); message is a packed report.
-  void add_report(std::uint64_t seq, bool full, std::string message);
-  void add_loss(std::uint64_t seq, LossCause cause);
+  // A part of the tensor table, packed: goes before the reports that are added later.
+  void add_table(std::string message) { table_.push_back(std::move(message)); }
+  [[nodiscard]] const std::vector<std::string>& table() const { return table_; }
+
+  // message is a packed report with seq last_seq() + 1; attempt: see Item.
+  void add_report(std::uint64_t attempt, Fullness fullness, std::string message);
+  void add_loss(std::uint64_t attempt, LossCause cause);
 
   // The server holds everything up to seq for good.
   void durable(std::uint64_t seq);
@@ -56,29 +77,56 @@ class SendBuffer {
   // next() is larger than the server takes: thins it, or turns it into a loss.
   void too_large();
 
+  // Gives up what lies in the spool for longer than its age limit.
+  void drop_old(std::chrono::system_clock::time_point now);
+  // The process ends: what is not durable goes to the spool for a later start. True when all of it is there.
+  bool save();
+  // Nothing will be sent any more: forgets everything, on disk too.
+  void abandon();
+
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+  [[nodiscard]] std::uint64_t spooled_bytes() const { return log_ == nullptr ? 0 : log_->bytes(); }
   [[nodiscard]] std::uint64_t last_seq() const { return last_seq_; }
   [[nodiscard]] std::uint64_t durable_seq() const { return durable_seq_; }
+  // Every attempt up to this one is durable, or lost and announced.
+  [[nodiscard]] std::uint64_t durable_attempts() const { return durable_attempts_; }
   [[nodiscard]] bool all_durable() const { return durable_seq_ == last_seq_; }
   [[nodiscard]] const Counters& counters() const { return counters_; }
+  // What went wrong on disk last, for people; empty = nothing.
+  [[nodiscard]] std::string disk_error() const { return log_ == nullptr ? "" : log_->error(); }
 
  private:
   static std::uint64_t cost(const Item& item) { return sizeof(Item) + item.message.capacity(); }
   std::size_t find(std::uint64_t seq) const;
   void push(Item item);
-  void thin(Item& item);
+  void thin(Item& item, Fullness fullness, LossCause cause);
   void lose(std::size_t index, LossCause cause);
   void merge_around(std::size_t index);
+  bool move_to_spool();
   void shrink();
+  void thin_all(Fullness fullness, std::uint64_t& thin_before, LossCause cause);
 
   std::deque<Item> items_;
+  std::vector<std::string> table_;
+  std::size_t table_spooled_ = 0;  // parts of it
+  std::unique_ptr<Spool> spool_;
+  std::unique_ptr<Leftover> left_over_;
+  SpoolLog* log_ = nullptr;  // the one or the other
+  std::chrono::steady_clock::time_point spool_again_;
   std::uint64_t max_bytes_;
   std::uint64_t bytes_ = 0;
   std::uint64_t last_seq_ = 0;
   std::uint64_t durable_seq_ = 0;
-  std::uint64_t cursor_ = 1;       // first seq not sent on this stream
-  std::uint64_t thin_before_ = 0;  // every report with a smaller seq is thin already
-  Item part_;                      // a loss of which a part was announced
+  std::uint64_t durable_attempts_ = 0;
+  std::uint64_t cursor_ = 1;           // first seq not sent on this stream
+  std::uint64_t bad_only_before_ = 0;  // every report with a smaller seq has no full statistics
+  std::uint64_t bare_before_ = 0;      // every report with a smaller seq has none at all
+  Item current_;                       // what next() gave, when it is not (all of) an item in memory
+  struct Sent {
+    std::uint64_t last_seq;
+    std::uint64_t attempt;
+  };
+  std::deque<Sent> from_spool_;  // sent out of the spool and not durable yet
   Counters counters_;
 };
 

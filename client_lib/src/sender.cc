@@ -1,11 +1,15 @@
 #include "client_lib/src/sender.h"
 
+#include <time.h>
+
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <span>
 #include <utility>
 
 #include "client_lib/include/scalewatch/scalewatch.h"
+#include "client_lib/src/log.h"
 
 namespace scalewatch::client {
 namespace {
@@ -20,8 +24,13 @@ constexpr seconds kGreetingTimeout{10};
 constexpr seconds kHeartbeat{5};
 constexpr seconds kSettled{10};                         // a stream that lived as long was no failure
 constexpr std::uint32_t kUsualMessageBytes = 4U << 20;  // until the server says its limit
-constexpr std::uint32_t kTableChunkBytes = 1U << 20;
+constexpr std::size_t kTableChunkBytes = 16U << 10;     // well below the least that a server may be told to take
+constexpr milliseconds kPoll{5};  // the trainer's thread wakes nobody: what it posted is seen after so long
+constexpr seconds kAgeCheck{60};
+constexpr std::size_t kMaxMisuse = 16;   // of an attempt
+constexpr std::uint64_t kRingShare = 8;  // the ring gets an eighth of the buffer's bytes
 constexpr std::size_t kMaxFaultText = 255;
+constexpr std::string_view kToldToStop = "the server asked it to stop reporting";
 
 // Causes after which this client never comes back.
 bool for_good(FaultCause cause) {
@@ -46,15 +55,45 @@ std::string one_line(std::string_view text) {
   return line;
 }
 
+std::int64_t wall_ms() {
+  return std::chrono::duration_cast<milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::uint64_t thread_cpu_ns() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(time.tv_nsec);
+}
+
+// Inf in an activation may be a mask, and says nothing alone.
+bool has_failed(const Attempt& attempt) {
+  if (attempt.found_inf() || (attempt.loss && !std::isfinite(*attempt.loss))) return true;
+  if (attempt.sheet == nullptr) return false;
+  return std::ranges::any_of(*attempt.sheet,
+                             [](const Measured& m) { return m.record.nan != 0 || (m.bad() && m.role != Role::kActivation); });
+}
+
 }  // namespace
 
-Sender::Sender(Mailbox& mailbox, std::string server, Identity identity, std::uint64_t buffer_bytes)
+Sender::Sender(Mailbox& mailbox, SenderOptions options, const Identity& identity, const Sampling& sampling)
     : mailbox_(mailbox),
-      server_(std::move(server)),
-      identity_(std::move(identity)),
-      buffer_(buffer_bytes),
+      options_(std::move(options)),
+      name_("run '" + identity.run + "' rank " + std::to_string(identity.rank)),
+      sampling_(sampling),
+      ring_(options_.ring_attempts, options_.buffer_bytes / kRingShare),
+      own_{pack_identity(identity), {}, SendBuffer(options_.buffer_bytes)},
       max_message_bytes_(kUsualMessageBytes),
-      random_(static_cast<unsigned>(identity_.incarnation_order) ^ identity_.rank) {}
+      random_(static_cast<unsigned>(identity.incarnation_order) ^ identity.rank) {
+  if (options_.spool.directory.empty()) return;
+  Leftovers found = find_leftovers(options_.spool, identity.run, identity.rank);
+  for (Leftover& spool : found.spools) {
+    std::string packed = spool.owner().hello;
+    left_over_.push_back({std::move(packed), {}, SendBuffer(std::make_unique<Leftover>(std::move(spool)))});
+  }
+  for (const std::string& note : found.notes) log_line(note);
+  SpoolOwner owner{identity.run, identity.rank, identity.incarnation, identity.incarnation_order, own_.identity};
+  own_.buffer = SendBuffer(options_.buffer_bytes, std::make_unique<Spool>(options_.spool, std::move(owner)));
+}
 
 void Sender::run() {
   retry_at_ = Clock::now();
@@ -65,33 +104,100 @@ void Sender::run() {
     if (state_ != State::kOver) mailbox_.wait_until(next_deadline());
   }
   stream_.reset();
+  if (!stopped_ && !own_.buffer.save() && !own_.buffer.disk_error().empty()) {
+    log_line("what was not sent did not all go to the spool: " + own_.buffer.disk_error());
+  }
   status_.connection = stopped_ ? SCALEWATCH_CONN_STOPPED : SCALEWATCH_CLOSED;
   publish();
 }
 
+// ---- what the trainer posted ----------------------------------------------------------------------------------------
+
 void Sender::collect() {
   mailbox_.take(mail_);
-  for (TensorInfo& info : mail_.tensors) {
-    table_hash_.add(info);
-    table_.push_back(std::move(info));
+  if (!mail_.tensors.empty()) collect_tensors();
+  for (Attempt* attempt : mail_.attempts) {
+    if (!stopped_) collect(*attempt);
+    mailbox_.give_back(attempt);
   }
-  if (!stopped_) {
-    for (const auto& attempt : mail_.attempts) {
-      const ReportCounters counters{status_.reports_sent, buffer_.counters().dropped_total(), buffer_.bytes()};
-      const bool full = !attempt->measured.empty();
-      buffer_.add_report(attempt->seq, full, packer_.pack(*attempt, counters));
-    }
-    if (mail_.lost_first != 0) {
-      for (std::uint64_t seq = mail_.lost_first; seq <= mail_.lost_last; ++seq) buffer_.add_loss(seq, LossCause::kQueueFull);
-    }
-  }
+  mail_.attempts.clear();
+  if (!stopped_) note_lost_before(mail_.ended + 1);
   if (mail_.closing && !leaving_noted_) {
     leaving_noted_ = true;
     retry_at_ = std::min(retry_at_, Clock::now());
   }
+  direct();
 }
 
+void Sender::collect_tensors() {
+  auto infos = std::span(mail_.tensors);
+  while (!infos.empty()) {
+    std::size_t size = 0;
+    std::size_t count = 0;
+    while (count < infos.size() && size < kTableChunkBytes) {
+      const TensorInfo& info = infos[count++];
+      own_.hash.add(info);
+      size += 48 + info.name.size() + info.shard.size() + info.replica.size() + info.optimizer.size();
+    }
+    const auto first_id = static_cast<std::uint32_t>(table_.size());
+    const auto version = static_cast<std::uint32_t>(own_.buffer.table().size() + 1);
+    own_.buffer.add_table(pack_table(version, first_id, infos.first(count)));
+    std::move(infos.begin(), infos.begin() + static_cast<std::ptrdiff_t>(count), std::back_inserter(table_));
+    infos = infos.subspan(count);
+  }
+}
+
+// What ended before this attempt and was not posted found the queue full.
+void Sender::note_lost_before(std::uint64_t attempt) {
+  for (; attempt_ + 1 < attempt; ++attempt_) own_.buffer.add_loss(attempt_ + 1, LossCause::kQueueFull);
+}
+
+void Sender::collect(const Attempt& attempt) {
+  note_lost_before(attempt.number);
+  attempt_ = attempt.number;
+  misuse_.clear();
+  for (Misuse misuse; misuse_.size() < kMaxMisuse && mailbox_.take_misuse(attempt.number, misuse);) misuse_.push_back(misuse);
+
+  const SendBuffer& buffer = own_.buffer;
+  const ReportCounters counters{status_.reports_sent,      buffer.counters().dropped_total(),
+                                buffer.counters().thinned, buffer.bytes(),
+                                buffer.spooled_bytes(),    status_.client_thread_ns};
+  const bool full = attempt.sheet != nullptr && attempt.statistics_lost == LossCause::kNone;
+  if (attempt.statistics_lost != LossCause::kNone) ++status_.reports_thinned;
+  own_.buffer.add_report(attempt.number, full ? Fullness::kFull : Fullness::kBadOnly,
+                         packer_.pack(attempt, buffer.last_seq() + 1, misuse_, counters));
+  if (ring_.wanted()) {
+    if (std::string left_out = packer_.pack_left_out(attempt); !left_out.empty()) ring_.add(std::move(left_out));
+  }
+  // What lasts is told once: the attempts before its beginning are what shows how it came.
+  const bool failing = has_failed(attempt);
+  if (failing && !failing_) flush_ring();
+  failing_ = failing;
+}
+
+void Sender::flush_ring() {
+  for (const std::string& left_out : ring_.take()) {
+    own_.buffer.add_report(0, Fullness::kFull, with_seq(left_out, own_.buffer.last_seq() + 1));
+  }
+}
+
+// Works out what the server's directives say, when that is new.
+void Sender::direct() {
+  if (stopped_) return;
+  directives_.expire(wall_ms(), attempt_ + 1);
+  if (directives_.take_ring_request()) flush_ring();
+  if (directives_.changed() || (directives_.any() && !mail_.tensors.empty())) {
+    mailbox_.offer(directives_.build(table_, sampling_));
+  }
+}
+
+// ---- the stream -----------------------------------------------------------------------------------------------------
+
 void Sender::step(Clock::time_point now) {
+  if (now >= look_at_age_) {
+    look_at_age_ = now + kAgeCheck;
+    outbox().buffer.drop_old(std::chrono::system_clock::now());
+  }
   if (stream_) receive(now);
   if (stopped_) {
     stream_.reset();
@@ -102,7 +208,7 @@ void Sender::step(Clock::time_point now) {
     state_ = State::kOver;
     return;
   }
-  if (state_ == State::kWaiting && mail_.closing && !mail_.say_goodbye && buffer_.all_durable()) {
+  if (state_ == State::kWaiting && mail_.closing && !mail_.say_goodbye && outbox().buffer.all_durable()) {
     state_ = State::kOver;
     return;
   }
@@ -117,31 +223,36 @@ void Sender::connect(Clock::time_point now) {
   }
   if (mail_.closing) ++tries_closing_;
   status_.connection = SCALEWATCH_CONNECTING;
-  stream_ = std::make_unique<Stream>(server_, [&mailbox = mailbox_] { mailbox.wake(); });
+  stream_ = std::make_unique<Stream>(options_.server, [&mailbox = mailbox_] { mailbox.wake(); });
   state_ = State::kGreeting;
   greeting_until_ = now + kGreetingTimeout;
-  table_greeted_ = table_hash_.size();
-  send(pack_hello(identity_, table_hash_, buffer_.last_seq()));
+  const Outbox& from = outbox();
+  table_greeted_ = from.buffer.table().size();
+  send(pack_hello(from.identity, from.hash, from.buffer.last_seq()));
 }
 
 void Sender::receive(Clock::time_point now) {
   for (;;) {
     const std::optional<std::string> bytes = stream_->read();
     if (!bytes) break;
-    const auto message = unpack(*bytes);
+    auto message = unpack(*bytes);
     if (!message) {
       status_.last_fault = "the server sent bytes that are no message of this protocol";
       stream_.reset();
       retry(now);
       return;
     }
-    if (const auto* hello = std::get_if<HelloAck>(&*message)) handle(*hello, now);
+    if (auto* hello = std::get_if<HelloAck>(&*message)) handle(std::move(*hello), now);
     if (const auto* ack = std::get_if<Ack>(&*message)) handle(*ack);
-    if (const auto* fault = std::get_if<Fault>(&*message)) handle(*fault);
-    if (const auto* directive = std::get_if<Directive>(&*message); directive != nullptr && directive->stop) {
-      stop("the server asked it to stop reporting");
+    if (const auto* fault = std::get_if<Fault>(&*message)) handle(*fault, now);
+    if (auto* directive = std::get_if<Directive>(&*message)) {
+      if (directive->stop) {
+        stop(kToldToStop);
+      } else if (left_over_.empty()) {
+        directives_.put(std::move(*directive));
+      }
     }
-    if (stopped_) return;
+    if (stopped_ || !stream_) return;
   }
   if (const auto end = stream_->end()) {
     on_end(*end, now);
@@ -150,32 +261,46 @@ void Sender::receive(Clock::time_point now) {
   }
 }
 
-void Sender::handle(const HelloAck& ack, Clock::time_point now) {
+void Sender::handle(HelloAck&& ack, Clock::time_point now) {
   if (state_ != State::kGreeting) return;
-  if (ack.stop) return stop("the server asked it to stop reporting");
+  if (std::ranges::any_of(ack.directives, &Directive::stop)) return stop(kToldToStop);
   state_ = State::kLive;
   live_since_ = now;
   failure_said_ = false;
   ++status_.connects;
   status_.connection = SCALEWATCH_CONNECTED;
   if (ack.max_message_bytes != 0) max_message_bytes_ = ack.max_message_bytes;
-  buffer_.resume(ack.resume_after_seq);
-  table_sent_ = ack.need_table ? 0 : table_greeted_;
+  outbox().buffer.resume(ack.resume_after_seq);
+  const bool own = left_over_.empty();
+  table_sent_ = ack.need_table || !own ? 0 : table_greeted_;
+  if (own) directives_.replace(std::move(ack.directives), ack.server_time_ms == 0 ? 0 : ack.server_time_ms - wall_ms());
 }
 
 void Sender::handle(const Ack& ack) {
-  if (ack.durable_seq > buffer_.durable_seq()) failures_ = 0;
-  buffer_.durable(ack.durable_seq);
+  SendBuffer& buffer = outbox().buffer;
+  if (ack.durable_seq > buffer.durable_seq()) failures_ = 0;
+  buffer.durable(ack.durable_seq);
 }
 
-void Sender::handle(const Fault& fault) {
+void Sender::handle(const Fault& fault, Clock::time_point now) {
   status_.last_fault_cause = fault.cause;
   status_.last_fault = one_line(fault.message);
   if (fault.cause == FaultCause::kBadReport) {
-    buffer_.reject(fault.seq);
+    outbox().buffer.reject(fault.seq);
   } else if (for_good(fault.cause)) {
-    stop(status_.last_fault);
+    if (left_over_.empty()) return stop(status_.last_fault);
+    log_line("what an earlier start of " + name_ + " left in the spool is dropped: " + status_.last_fault);
+    next_outbox(now);
   }
+}
+
+// What an earlier start left is sent, or never will be.
+void Sender::next_outbox(Clock::time_point now) {
+  left_over_.front().buffer.abandon();
+  left_over_.pop_front();
+  stream_.reset();
+  state_ = State::kWaiting;
+  retry_at_ = now;
 }
 
 void Sender::stop(std::string_view why) {
@@ -183,11 +308,9 @@ void Sender::stop(std::string_view why) {
   status_.stopped = true;
   status_.connection = SCALEWATCH_CONN_STOPPED;
   if (status_.last_fault.empty()) status_.last_fault = why;
-  log_.line("monitoring of run '" + identity_.run + "' rank " + std::to_string(identity_.rank) +
-            " stopped for good; training goes on: " + std::string(why));
-  const std::uint64_t durable = buffer_.durable_seq();
-  buffer_ = SendBuffer(0);
-  status_.durable_seq = durable;
+  log_line("monitoring of " + name_ + " stopped for good; training goes on: " + std::string(why));
+  left_over_.clear();  // stays on disk
+  own_.buffer.abandon();
 }
 
 void Sender::write(Clock::time_point now) {
@@ -201,25 +324,33 @@ bool Sender::write_one(Clock::time_point now) {
     stream_->writes_done();
     return false;
   }
-  if (table_sent_ < table_.size()) {  // holds every tensor of the reports that were collected
-    write_table();
+  Outbox& from = outbox();
+  if (table_sent_ < from.buffer.table().size()) {  // holds every tensor of the reports that were collected
+    send(from.buffer.table()[table_sent_++]);
     return true;
   }
-  if (const SendBuffer::Item* item = buffer_.next()) {
+  if (const SendBuffer::Item* item = from.buffer.next()) {
     if (item->message.size() > max_message_bytes_) {
-      buffer_.too_large();
-    } else if (item->message.empty()) {
+      from.buffer.too_large();
+      return true;
+    }
+    if (item->message.empty()) {
       send(pack_loss(item->first_seq, item->last_seq, item->cause));
-      buffer_.sent();
     } else {
       send(item->message);
-      buffer_.sent();
       ++status_.reports_sent;
     }
+    from.buffer.sent();
     return true;
   }
-  if (mail_.closing) {  // all was sent: the server ends the stream once it is durable
-    if (mail_.say_goodbye) send(pack_goodbye(buffer_.last_seq(), mail_.reason));
+  // All was sent: the server ends the stream once it is durable.
+  if (!left_over_.empty()) {
+    send(pack_goodbye(from.buffer.last_seq(), "ended without a goodbye; the rest came out of its spool"));
+    state_ = State::kLeaving;
+    return true;
+  }
+  if (mail_.closing) {
+    if (mail_.say_goodbye) send(pack_goodbye(from.buffer.last_seq(), mail_.reason));
     state_ = State::kLeaving;
     return true;
   }
@@ -230,30 +361,17 @@ bool Sender::write_one(Clock::time_point now) {
   return false;
 }
 
-// Sends the next piece of the table, a few names less than the server's limit.
-void Sender::write_table() {
-  const std::size_t limit = std::min(kTableChunkBytes, max_message_bytes_) / 2;
-  std::size_t size = 0;
-  std::size_t end = table_sent_;
-  while (end < table_.size() && (size == 0 || size < limit)) {
-    const TensorInfo& info = table_[end++];
-    size += 48 + info.name.size() + info.shard.size() + info.replica.size() + info.optimizer.size();
-  }
-  const auto infos = std::span(table_).subspan(table_sent_, end - table_sent_);
-  send(pack_table(++table_version_, table_sent_, infos));
-  table_sent_ = static_cast<std::uint32_t>(end);
-}
-
 void Sender::send(const std::string& message) {
   stream_->write(message);
   last_write_ = Clock::now();
 }
 
 void Sender::on_end(const Stream::End& end, Clock::time_point now) {
-  const bool left = state_ == State::kLeaving && (end.code == 0 || buffer_.all_durable());
+  const bool left = state_ == State::kLeaving && (end.code == 0 || outbox().buffer.all_durable());
   const bool settled = (state_ == State::kLive || state_ == State::kLeaving) && now - live_since_ >= kSettled;
   stream_.reset();
   if (left) {
+    if (!left_over_.empty()) return next_outbox(now);
     state_ = State::kOver;
     return;
   }
@@ -261,8 +379,8 @@ void Sender::on_end(const Stream::End& end, Clock::time_point now) {
   if (!end.message.empty()) status_.last_fault = one_line(end.message);
   if (!failure_said_) {
     failure_said_ = true;
-    log_.line("no connection to " + server_ + " (" + (end.message.empty() ? "stream ended" : one_line(end.message)) +
-              "); training goes on, and what fits into the buffer is sent later");
+    log_line("no connection to " + options_.server + " (" + (end.message.empty() ? "stream ended" : one_line(end.message)) +
+             "); training goes on, and what fits into the buffer is sent later");
   }
   retry(now);
 }
@@ -287,17 +405,19 @@ Sender::Clock::time_point Sender::next_deadline() const {
   // An overdue heartbeat waits for the transport to take the write before, and that wakes this thread.
   const auto heartbeat = last_write_ + kHeartbeat;
   if (state_ == State::kLive && heartbeat > now) next = std::min(next, heartbeat);
-  return next;
+  return std::min(next, now + kPoll);
 }
 
 void Sender::publish() {
-  if (!stopped_) {
-    status_.durable_seq = buffer_.durable_seq();
-    status_.reports_thinned = buffer_.counters().thinned;
-    std::copy(std::begin(buffer_.counters().dropped), std::end(buffer_.counters().dropped), std::begin(status_.dropped));
-  }
-  status_.buffered_bytes = buffer_.bytes();
-  mailbox_.publish(status_);
+  const SendBuffer& buffer = own_.buffer;
+  status_.durable_attempts = buffer.durable_attempts();
+  std::ranges::copy(buffer.counters().dropped, status_.dropped);
+  status_.buffered_bytes = buffer.bytes();
+  status_.spooled_bytes = buffer.spooled_bytes();
+  status_.client_thread_ns = thread_cpu_ns();
+  Status said = status_;
+  said.reports_thinned += buffer.counters().thinned;
+  mailbox_.publish(said);
 }
 
 }  // namespace scalewatch::client

@@ -1,29 +1,41 @@
 // The client's thread: packs what the trainer posted and brings it to the server, over as many streams as that takes.
 //
 // Life: waiting -> greeting (Hello written) -> live (HelloAck came) -> leaving (Goodbye written) -> waiting or over.
+// What earlier clients of this rank left in the spool goes first, each on a stream of its own under its old identity.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <random>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "client_lib/src/log.h"
 #include "client_lib/src/mailbox.h"
 #include "client_lib/src/pack.h"
+#include "client_lib/src/ring.h"
+#include "client_lib/src/sampling.h"
 #include "client_lib/src/send_buffer.h"
+#include "client_lib/src/spool.h"
 #include "client_lib/src/stream.h"
 #include "client_lib/src/types.h"
 #include "client_lib/src/unpack.h"
 
 namespace scalewatch::client {
 
+struct SenderOptions {
+  std::string server;
+  std::uint64_t buffer_bytes = 0;
+  std::size_t ring_attempts = 0;
+  SpoolOptions spool;
+};
+
 class Sender {
  public:
-  Sender(Mailbox& mailbox, std::string server, Identity identity, std::uint64_t buffer_bytes);
+  // sampling: the trainer's own; must outlive the sender and change no more.
+  Sender(Mailbox& mailbox, SenderOptions options, const Identity& identity, const Sampling& sampling);
 
   // Runs until the mailbox is closed and all is done, or its deadline passed.
   void run();
@@ -31,33 +43,50 @@ class Sender {
  private:
   using Clock = Mailbox::Clock;
   enum class State { kWaiting, kGreeting, kLive, kLeaving, kOver };
+  // What one incarnation has to send.
+  struct Outbox {
+    std::string identity;  // packed
+    TableHash hash;        // of the tensors in the buffer's table; of none when that isn't known
+    SendBuffer buffer;
+  };
 
   void collect();
+  void collect_tensors();
+  void collect(const Attempt& attempt);
+  void note_lost_before(std::uint64_t attempt);
+  void flush_ring();
+  void direct();
+  [[nodiscard]] Outbox& outbox() { return left_over_.empty() ? own_ : left_over_.front(); }
   void step(Clock::time_point now);
   void connect(Clock::time_point now);
   void receive(Clock::time_point now);
-  void handle(const HelloAck& ack, Clock::time_point now);
+  void handle(HelloAck&& ack, Clock::time_point now);
   void handle(const Ack& ack);
-  void handle(const Fault& fault);
+  void handle(const Fault& fault, Clock::time_point now);
   void write(Clock::time_point now);
   bool write_one(Clock::time_point now);
-  void write_table();
   void send(const std::string& message);
   void on_end(const Stream::End& end, Clock::time_point now);
   void retry(Clock::time_point now);
   void stop(std::string_view why);
+  void next_outbox(Clock::time_point now);
   [[nodiscard]] Clock::time_point next_deadline() const;
   void publish();
 
   Mailbox& mailbox_;
-  const std::string server_;
-  const Identity identity_;
-  Log log_;
+  const SenderOptions options_;
+  const std::string name_;  // of run and rank, for people
+  const Sampling& sampling_;
   Mailbox::Mail mail_;
   ReportPacker packer_;
-  SendBuffer buffer_;
+  Ring ring_;
+  Directives directives_;
   std::vector<TensorInfo> table_;
-  TableHash table_hash_;
+  std::vector<Misuse> misuse_;  // of the attempt that is being packed
+  std::uint64_t attempt_ = 0;   // the newest that was collected
+  bool failing_ = false;        // that attempt failed
+  std::deque<Outbox> left_over_;
+  Outbox own_;
 
   State state_ = State::kWaiting;
   std::unique_ptr<Stream> stream_;
@@ -66,13 +95,13 @@ class Sender {
   bool failure_said_ = false;
   bool leaving_noted_ = false;
   std::uint32_t max_message_bytes_;
-  std::uint32_t table_sent_ = 0;     // tensors that the server knows
-  std::uint32_t table_greeted_ = 0;  // tensors that the last Hello spoke of
-  std::uint32_t table_version_ = 0;
+  std::size_t table_sent_ = 0;     // messages of the table that the server knows
+  std::size_t table_greeted_ = 0;  // messages that the last Hello spoke of
   Clock::time_point retry_at_;
   Clock::time_point greeting_until_;
   Clock::time_point live_since_;
   Clock::time_point last_write_;
+  Clock::time_point look_at_age_;
   unsigned failures_ = 0;  // since the last stream that brought anything forward
   unsigned tries_closing_ = 0;
   std::minstd_rand random_;

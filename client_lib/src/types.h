@@ -1,7 +1,9 @@
 // Plain values that pass between the trainer's thread, the client's thread and the packer.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -53,19 +55,27 @@ struct Identity {
   std::vector<std::pair<std::string, std::string>> labels;
 };
 
+// When the full record of a measured tensor is sent. One that is non-finite is sent in any case.
+enum class SendMode : std::uint8_t { kAlways, kIfFoundInf, kIfBad };
+
 // One tensor at one attempt: its micro-batches merged.
 struct Measured {
   std::uint32_t id = 0;
   Role role = Role::kUnspecified;
   DType target = DType::kUnspecified;
+  SendMode send = SendMode::kAlways;
   std::uint32_t micro_batches = 0;
   std::int64_t first_bad_micro = -1;  // -1 = none was non-finite
   double scale = 1;
   std::uint64_t table_numel = 0;  // as declared
   Record record;
+
+  [[nodiscard]] bool bad() const noexcept { return record.non_finite() != 0; }
 };
+using Sheet = std::vector<Measured>;
 
 struct OptimizerObservation {
+  std::uint32_t scaler = 0;
   std::uint32_t optimizer = 0;
   double found_inf_local = 0;    // NaN = not known
   double found_inf_decided = 0;  // NaN = not known
@@ -74,48 +84,70 @@ struct OptimizerObservation {
 
 struct ScalerObservation {
   std::uint32_t scaler = 0;
-  double scale_before = 0;  // NaN = not known
-  double scale_after = 0;   // NaN = not known
+  double scale_before = std::numeric_limits<double>::quiet_NaN();  // NaN = not known
+  double scale_after = std::numeric_limits<double>::quiet_NaN();   // NaN = not known
   std::int64_t growth_tracker = -1;
   std::int32_t hysteresis = -1;
-  std::vector<OptimizerObservation> optimizers;
 };
 
+// Of fixed size, so that noting one allocates nothing. Texts end with NUL.
 struct Misuse {
-  std::string kind;
-  std::string detail;
+  std::uint64_t attempt = 0;
+  std::array<char, 65> kind{};
+  std::array<char, 513> detail{};
   bool raised = false;
 };
 
-// What monitoring cost on the trainer's thread so far.
+// What monitoring cost and dropped on the trainer's thread so far.
 struct Cost {
   std::uint64_t trainer_thread_ns = 0;
   std::uint64_t measure_ns = 0;
+  std::uint64_t misuse_dropped = 0;
 };
+
+// Numbers equal scalewatch.v1.LossCause.
+enum class LossCause : std::uint8_t {
+  kNone = 0,
+  kBufferFull = 1,
+  kQueueFull = 2,
+  kTooLarge = 3,
+  kRejected = 4,
+  kInternal = 5,
+  kReconnect = 6,
+  kSpoolLimit = 7,
+};
+inline constexpr std::size_t kLossCauses = 8;
 
 // All that the trainer said about one attempt. Made on its thread, packed on the client's, then used again.
 struct Attempt {
-  std::uint64_t seq = 0;  // also the attempt's number: every attempt makes one report
+  std::uint64_t number = 0;  // from 1
   std::int64_t step = 0;
   std::int64_t time_ms = 0;
-  std::vector<Measured> measured;
+  Sheet* sheet = nullptr;                        // what was measured; owned by the mailbox
+  LossCause statistics_lost = LossCause::kNone;  // why the sheet holds less than was measured
   std::vector<ScalerObservation> scalers;
+  std::vector<OptimizerObservation> optimizers;
   std::optional<double> loss, lr, grad_norm;
   bool grad_norm_scaled = false;
   bool grad_norm_clipped = false;
   std::optional<bool> input_non_finite;
   std::int32_t phase = 0;
-  std::vector<Misuse> misuse;
   Cost cost;
 
-  // Bytes that it keeps alive while it waits in the queue.
-  [[nodiscard]] std::uint64_t bytes() const noexcept { return sizeof(Attempt) + measured.size() * sizeof(Measured); }
+  // Some optimizer, on this rank or after the reduction, saw a gradient that was not finite.
+  [[nodiscard]] bool found_inf() const noexcept {
+    for (const OptimizerObservation& seen : optimizers) {
+      if (seen.found_inf_local > 0 || seen.found_inf_decided > 0) return true;
+    }
+    return false;
+  }
 
   // Empties it and keeps its memory.
   void reset() {
-    measured.clear();
+    sheet = nullptr;
+    statistics_lost = LossCause::kNone;
     scalers.clear();
-    misuse.clear();
+    optimizers.clear();
     loss.reset();
     lr.reset();
     grad_norm.reset();
@@ -123,9 +155,6 @@ struct Attempt {
     input_non_finite.reset();
   }
 };
-
-// Numbers equal scalewatch.v1.LossCause.
-enum class LossCause : std::uint8_t { kBufferFull = 1, kQueueFull = 2, kTooLarge = 3, kRejected = 4, kInternal = 5 };
 
 // Numbers equal scalewatch.v1.FaultCause.
 enum class FaultCause : std::uint8_t {

@@ -8,13 +8,54 @@ namespace {
 
 using protozero::pbf_reader;
 
+constexpr std::size_t kMaxDirectives = 64;
+constexpr std::size_t kMaxPatterns = 1024;
+
+void read_roles(pbf_reader& in, std::vector<std::int32_t>& roles) {
+  if (in.wire_type() == protozero::pbf_wire_type::length_delimited) {
+    for (const std::int32_t role : in.get_packed_enum()) roles.push_back(role);
+  } else {
+    roles.push_back(in.get_enum());
+  }
+}
+
 Directive read_directive(pbf_reader in) {
   Directive directive;
   while (in.next()) {
-    if (in.tag() == 8) {
-      directive.stop = in.get_bool();
-    } else {
-      in.skip();
+    switch (in.tag()) {
+      case 1:
+        directive.id = in.get_string();
+        break;
+      case 2:
+        directive.expires_ms = in.get_int64();
+        break;
+      case 3:
+        directive.until_attempt = in.get_uint64();
+        break;
+      case 4:
+        if (directive.tensors.size() >= kMaxPatterns) {
+          in.skip();
+        } else {
+          directive.tensors.push_back(in.get_string());
+        }
+        break;
+      case 5:
+        read_roles(in, directive.roles);
+        break;
+      case 6:
+        directive.every = in.get_uint32();
+        break;
+      case 7:
+        directive.send_ring = in.get_bool();
+        break;
+      case 8:
+        directive.stop = in.get_bool();
+        break;
+      case 9:
+        directive.report_every = in.get_uint32();
+        break;
+      default:
+        in.skip();
     }
   }
   return directive;
@@ -42,7 +83,14 @@ HelloAck read_hello_ack(pbf_reader in) {
         break;
       }
       case 6:
-        ack.stop = read_directive(in.get_message()).stop || ack.stop;
+        if (ack.directives.size() < kMaxDirectives) {
+          ack.directives.push_back(read_directive(in.get_message()));
+        } else {
+          in.skip();
+        }
+        break;
+      case 8:
+        ack.server_time_ms = in.get_int64();
         break;
       default:
         in.skip();

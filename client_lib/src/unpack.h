@@ -6,23 +6,33 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "client_lib/src/types.h"
 
 namespace scalewatch::client {
 
+struct Directive {
+  std::string id;
+  std::int64_t expires_ms = 0;       // server's clock; 0 = never
+  std::uint64_t until_attempt = 0;   // 0 = no end
+  std::vector<std::string> tensors;  // patterns; empty = all
+  std::vector<std::int32_t> roles;   // empty = all
+  std::uint32_t every = 0;           // 0 = as the trainer's own sampling has it
+  std::uint32_t report_every = 0;    // 0 = each
+  bool send_ring = false;
+  bool stop = false;
+};
 struct HelloAck {
   std::uint64_t resume_after_seq = 0;
   bool need_table = false;
   std::uint32_t max_message_bytes = 0;  // 0 = not said
-  bool stop = false;                    // a directive in force says stop
+  std::int64_t server_time_ms = 0;      // 0 = not said
+  std::vector<Directive> directives;
 };
 struct Ack {
   std::uint64_t folded_seq = 0;
   std::uint64_t durable_seq = 0;
-};
-struct Directive {
-  bool stop = false;
 };
 struct Fault {
   FaultCause cause = FaultCause::kUnspecified;

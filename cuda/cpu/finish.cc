@@ -21,14 +21,9 @@ float to_float(double value) noexcept {
   return static_cast<float>(std::copysign(magnitude, value));
 }
 
-// Value of a pattern in the kernel's working format.
-float value_of(std::uint64_t working, DType dtype) noexcept {
-  if (dtype == DType::kFp64) return to_float(std::bit_cast<double>(working));
-  auto pattern = static_cast<std::uint32_t>(working);
-  if (const int shift = working_shift(dtype); shift != 0) {
-    pattern = ((pattern & 0x8000U) >> 8) | ((pattern & 0x7FFFU) >> shift);
-  }
-  return decode(dtype, pattern) + 0.0F;
+float value_of(std::uint64_t pattern, DType dtype) noexcept {
+  if (dtype == DType::kFp64) return to_float(std::bit_cast<double>(pattern));
+  return decode(dtype, static_cast<std::uint32_t>(pattern)) + 0.0F;
 }
 
 // Pairwise, in the order of chains.
@@ -50,15 +45,37 @@ double join(double plain, double scaled, int exponent) noexcept {
 
 void set_extremes(const State& state, DType dtype, Record& record) noexcept {
   if (record.finite() == 0) return;
-  const int working_bits = working_shift(dtype) != 0 ? 16 : format_layout(dtype).bits;
-  const bool any_negative = ((state.unsigned_max >> (working_bits - 1)) & 1U) != 0;
+  const std::uint64_t sign = std::uint64_t{1} << (format_layout(dtype).bits - 1);
+  const auto smallest = static_cast<std::uint64_t>(state.magnitude_min);
+  const bool any_negative = (state.unsigned_max & sign) != 0;
   const bool all_negative = state.signed_max < 0;
-  record.max = value_of(all_negative ? state.unsigned_min : static_cast<std::uint64_t>(state.signed_max), dtype);
-  record.min = value_of(any_negative ? state.unsigned_max : state.unsigned_min, dtype);
+  record.max = value_of(all_negative ? smallest | sign : static_cast<std::uint64_t>(state.signed_max), dtype);
+  record.min = value_of(any_negative ? state.unsigned_max : smallest, dtype);
   if (record.finite() > record.zero) record.absmin_nonzero = value_of(state.absmin_less_1 + 1, dtype);
 }
 
 }  // namespace
+
+void merge(State& into, const State& from) noexcept {
+  into.numel += from.numel;
+  into.nan += from.nan;
+  into.pos_inf += from.pos_inf;
+  into.neg_inf += from.neg_inf;
+  into.zero += from.zero;
+  into.subnormal += from.subnormal;
+  into.flushed += from.flushed;
+  into.over += from.over;
+  into.signed_max = std::max(into.signed_max, from.signed_max);
+  into.unsigned_max = std::max(into.unsigned_max, from.unsigned_max);
+  into.magnitude_min = std::min(into.magnitude_min, from.magnitude_min);
+  into.absmin_less_1 = std::min(into.absmin_less_1, from.absmin_less_1);
+  for (std::size_t c = 0; c < kChains; ++c) {
+    into.sum[c] += from.sum[c];
+    into.sum_sq[c] += from.sum_sq[c];
+  }
+  into.huge_sum += from.huge_sum;
+  into.huge_sum_sq += from.huge_sum_sq;
+}
 
 Record finish(const State& state, DType dtype) noexcept {
   Record record;

@@ -116,7 +116,14 @@ bool make_walk(const StridedTensor& tensor, Walk& walk) noexcept {
   return true;
 }
 
-void add_walk(const Walk& walk, DType dtype, const Cuts& cuts, State& state) noexcept {
+std::uint64_t count_elements(const Walk& walk) noexcept {
+  std::uint64_t numel = 1;
+  for (std::size_t i = 0; i < walk.dims; ++i) numel *= walk.sizes[i];
+  return numel;
+}
+
+void add_walk(const Walk& walk, DType dtype, std::uint64_t first, std::uint64_t count, const Cuts& cuts,
+              State& state) noexcept {
   Gatherer gatherer(dtype, cuts, state);
   const auto size = static_cast<std::int64_t>(element_size(dtype));
   const std::size_t outer = walk.dims == 0 ? 0 : walk.dims - 1;
@@ -124,19 +131,30 @@ void add_walk(const Walk& walk, DType dtype, const Cuts& cuts, State& state) noe
   const std::int64_t stride = walk.dims == 0 ? 1 : walk.strides[outer];
   std::uint64_t index[StridedTensor::kMaxDims] = {};
   const std::byte* row = walk.start;
+  std::uint64_t rows = first / length;
+  for (std::size_t dim = outer; dim > 0; --dim) {
+    index[dim - 1] = rows % walk.sizes[dim - 1];
+    rows /= walk.sizes[dim - 1];
+    row += static_cast<std::int64_t>(index[dim - 1]) * walk.strides[dim - 1] * size;
+  }
+  std::uint64_t at = first % length;
   while (true) {
+    const std::uint64_t part = std::min(count, length - at);
+    const std::byte* from = row + static_cast<std::int64_t>(at) * stride * size;
     if (stride == 1) {
-      gatherer.add_run(row, length);
+      gatherer.add_run(from, part);
     } else {
-      gatherer.add_spread(row, length, stride);
+      gatherer.add_spread(from, part, stride);
     }
+    at = 0;
+    count -= part;
+    if (count == 0) break;
     std::size_t dim = outer;
-    while (dim > 0 && ++index[dim - 1] == walk.sizes[dim - 1]) {
+    while (++index[dim - 1] == walk.sizes[dim - 1]) {
       --dim;
       row -= walk.strides[dim] * size * static_cast<std::int64_t>(walk.sizes[dim] - 1);
       index[dim] = 0;
     }
-    if (dim == 0) break;
     row += walk.strides[dim - 1] * size;
   }
   gatherer.flush();

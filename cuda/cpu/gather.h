@@ -23,7 +23,11 @@ struct Walk {
 // False when the tensor has no elements, or its description can't be right.
 [[nodiscard]] bool make_walk(const StridedTensor& tensor, Walk& walk) noexcept;
 
-// Adds all elements of a walk: runs of whole blocks where they lie, the rest gathered into blocks.
-void add_walk(const Walk& walk, DType dtype, const Cuts& cuts, State& state) noexcept;
+// Elements of a walk.
+[[nodiscard]] std::uint64_t count_elements(const Walk& walk) noexcept;
+
+// Adds `count` elements of a walk, at least one, from number `first` on: runs of whole blocks where they lie, the rest gathered
+// into blocks.
+void add_walk(const Walk& walk, DType dtype, std::uint64_t first, std::uint64_t count, const Cuts& cuts, State& state) noexcept;
 
 }  // namespace scalewatch::cpu

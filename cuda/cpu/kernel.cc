@@ -31,6 +31,10 @@ const char* target_name() noexcept {
   return HWY_DYNAMIC_DISPATCH(name_of_target)();
 }
 
+std::int64_t compiled_targets() noexcept {
+  return HWY_TARGETS;
+}
+
 void add_elements(const void* data, DType dtype, std::size_t numel, const Cuts& cuts, State& state) noexcept {
   switch (dtype) {
     case DType::kFp64:

@@ -9,13 +9,14 @@
 
 namespace scalewatch::cpu {
 
-// Element i of a block is added to chain i % kChains: the order of additions is the same however wide the vectors are.
+// Elements are added in this many chains, side by side: the order of additions is the same however wide the vectors are.
 inline constexpr std::size_t kChains = 32;
-// A chain adds up kGroupRows elements in float before it goes on in double: the error stays under 8 * 2^-24.
+// A row is one element of each chain, a group so many rows: in a group a chain is added up in float.
 inline constexpr std::size_t kGroupRows = 8;
 inline constexpr std::size_t kGroup = kChains * kGroupRows;
 // Elements looked at together: small enough to stay in the first-level cache for a second look.
-inline constexpr std::size_t kBlock = 8 * kGroup;
+inline constexpr std::size_t kBlockGroups = 8;
+inline constexpr std::size_t kBlock = kBlockGroups * kGroup;
 
 // Running state of one measurement. Extremes are bit patterns: see Extremes.
 struct State {
@@ -29,11 +30,11 @@ struct State {
   std::uint64_t over = 0;
 
   // Over the bits of finite elements. As sign and magnitude, the largest signed pattern is the largest element unless all are
-  // negative, and the largest unsigned pattern is the smallest element unless none is negative; the smallest unsigned pattern
-  // is the answer in those cases.
+  // negative, and the largest unsigned pattern is the smallest element unless none is negative; the smallest magnitude is the
+  // answer in those cases.
   std::int64_t signed_max = INT64_MIN;
   std::uint64_t unsigned_max = 0;
-  std::uint64_t unsigned_min = UINT64_MAX;
+  std::int64_t magnitude_min = INT64_MAX;
   std::uint64_t absmin_less_1 = UINT64_MAX;  // smallest (magnitude bits - 1): zero wraps to the largest
 
   double sum[kChains] = {};
@@ -51,6 +52,9 @@ inline constexpr double kHugeSquare =
 inline constexpr double kHugeSquareRoot = 0x1p-600;
 inline constexpr int kHugeSquareExponent = 1200;
 
+// Adds what another part of the tensor gave. Sums add chain by chain, so the order of the calls is the order of additions.
+void merge(State& into, const State& from) noexcept;
+
 // Adds numel contiguous elements of a known dtype. All calls of one measurement but the last must bring whole blocks.
 // The caller has set the default floating-point environment.
 void add_elements(const void* data, DType dtype, std::size_t numel, const Cuts& cuts, State& state) noexcept;
@@ -58,10 +62,7 @@ void add_elements(const void* data, DType dtype, std::size_t numel, const Cuts& 
 // Name of the instruction set that add_elements uses.
 [[nodiscard]] const char* target_name() noexcept;
 
-// Bits that the kernel works in are an fp8 element's bits shifted left by this; 0 for other dtypes.
-[[nodiscard]] constexpr int working_shift(DType dtype) noexcept {
-  if (dtype == DType::kE4m3fn) return 7;
-  return dtype == DType::kE5m2 ? 8 : 0;
-}
+// Instruction sets that add_elements is compiled for, as hwy::SupportedTargets() counts them.
+[[nodiscard]] std::int64_t compiled_targets() noexcept;
 
 }  // namespace scalewatch::cpu

@@ -156,8 +156,8 @@ void say_goodbye(Monitor& monitor, std::uint32_t rank) {
   const bool durable = monitor.wait_durable(monitor.stats().connects == 0 ? 1'000 : 10'000);
   const scalewatch_stats stats = monitor.stats();
   if (rank == 0) {
-    std::printf("scalewatch: %llu of %llu reports durable\n", static_cast<unsigned long long>(stats.durable_seq),
-                static_cast<unsigned long long>(stats.last_seq));
+    std::printf("scalewatch: %llu of %llu reports durable\n", static_cast<unsigned long long>(stats.durable_attempts),
+                static_cast<unsigned long long>(stats.attempts));
   }
   if (!durable) {
     std::fprintf(stderr, "rank %u: not all reports reached the server (%s); the training itself is not affected\n", rank,

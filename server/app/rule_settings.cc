@@ -48,6 +48,7 @@ void add_rule_settings(domain::Thresholds& t, std::vector<Setting>& all) {
   attempts("non_finite_loss_critical", t.non_finite_loss_critical, 1, "NonFiniteLoss: in a row that are critical");
   attempts("event_resolve", t.event_resolve, 1, "findings of single attempts resolve after so many without");
   attempts("update_every", t.update_every, 1, "an open finding is told again after so many attempts");
+  attempts("stats_dropped_resolve", t.stats_dropped_resolve, 1, "StatsDropped: resolves after so many without a loss");
   time("rank_lost_after", t.rank_lost_after_ms, "RankLost: silence of a rank");
   time("rank_alive_within", t.rank_alive_within_ms, "a rank seen within this still counts as alive");
 }

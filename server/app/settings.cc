@@ -51,12 +51,25 @@ std::vector<Setting> settings(Config& c) {
   add(duration("engine.close_after", e.close_after, 10, 10 * kMinute, "an attempt waits this long for missing ranks"));
   add(number("engine.close_lead", e.close_lead, 1, 10'000, "or until one rank is this many attempts ahead"));
   add(duration("engine.snapshot_every", e.snapshot_every, 100, kDay, "a changed run is saved this often, for quick restarts"));
+  add(duration("engine.silent_after", e.silent_after, kSecond, kMinute * 10,
+               "a stream that brings nothing for this long counts as gone; clients beat every 5 s"));
   add(size("engine.stream_queue", e.stream_queue_bytes, 64 * kKiB, kGiB, "a stream is not read beyond this much unsaved"));
   add(size("engine.run_queue", e.run_queue_bytes, 64 * kKiB, 64 * kGiB, "nor a run"));
   add(size("engine.total_queue", e.total_queue_bytes, kMiB, 1024 * kGiB, "nor all runs together"));
   add(number("engine.max_runs", e.max_runs, 1, 10'000'000, "runs known in all"));
   add(number("engine.max_ranks", e.max_ranks, 1, 10'000'000, "ranks of one run"));
   add_limits(e.limits, all);
+
+  domain::CollectionOptions& k = e.collection;
+  add(flag("collection.stats_leader", k.stats_leader, "of ranks that hold the same tensors, one sends full statistics"));
+  add(number("collection.state_every", k.state_every, 1, 1'000'000,
+             "the others send parameters, buffers and optimizer state every so many measurements"));
+  add(flag("collection.microscope", k.microscope, "full records of what an open finding blames, while it is open"));
+  add(number("collection.microscope_findings", k.microscope_findings, 1, 1'000, "findings of a run looked at, worst first"));
+  add(number("collection.microscope_tensors", k.microscope_tensors, 1, 10'000, "tensors of a run looked at"));
+  add(number("collection.microscope_ranks", k.microscope_ranks, 1, 10'000, "ranks asked of those that a finding blames"));
+  add(number("collection.microscope_attempts", k.microscope_attempts, 1, 1'000'000, "attempts beyond a finding's last one"));
+  add(number("collection.microscope_reach", k.microscope_reach, 0, 1'000, "places around the blamed tensor, forward order"));
 
   add(number("grpc.max_streams_per_connection", c.grpc.max_streams_per_connection, 1, 1'000'000, "calls of one connection"));
   add(size("grpc.memory", c.grpc.memory, 16 * kMiB, 1024 * kGiB, "transport buffers of all connections together"));

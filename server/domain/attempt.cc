@@ -41,6 +41,15 @@ bool flows_before(Role a_role, std::uint32_t a_index, Role b_role, std::uint32_t
 }
 
 void JoinedAttempt::join_detail(const AttemptDigest& digest) {
+  add_non_finite(digest);
+  for (RankReport& report : reports) {
+    if (report.rank != digest.rank) continue;
+    report.observed_gradients |= digest.observed_gradients;
+    report.observed_activations |= digest.observed_activations;
+  }
+}
+
+void JoinedAttempt::add_non_finite(const AttemptDigest& digest) {
   if (!digest.table || digest.non_finite.empty()) return;
   const bool owners_known = names_optimizers(*digest.table);
   for (const NonFiniteTensor& bad : digest.non_finite) {
@@ -112,7 +121,7 @@ void JoinedAttempt::join(const AttemptDigest& digest, std::vector<ScalerReport> 
     }
   }
   reports.push_back(std::move(report));
-  join_detail(digest);
+  add_non_finite(digest);
 }
 
 void JoinedAttempt::sort() {

@@ -109,7 +109,7 @@ struct JoinedAttempt {
   void join(const AttemptDigest& digest, std::vector<ScalerReport> scalers);
   // No report will follow: puts them in the order of ranks, so that nothing depends on who was first.
   void sort();
-  // Non-finite tensors only.
+  // Detail that came late: non-finite tensors, and which roles the rank has looked at.
   void join_detail(const AttemptDigest& digest);
   [[nodiscard]] std::int64_t step() const { return reports.empty() ? 0 : reports.front().step; }
 
@@ -117,6 +117,9 @@ struct JoinedAttempt {
   void persist(A& a) {
     a(attempt, reports, ranks, non_finite, replicas, replicas_compared, mismatches, missing);
   }
+
+ private:
+  void add_non_finite(const AttemptDigest& digest);
 };
 
 // The order that values flow in: state, then activations forward, then activation gradients and gradients backward.

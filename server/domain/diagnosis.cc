@@ -13,10 +13,10 @@ namespace {
 
 // Causes before what comes of them: poisoned weights make every loss and gradient non-finite, those make skips, skips make the
 // scale fall.
-constexpr std::array<std::string_view, 12> kCausality{
-    "NonFiniteWeights", "NonFiniteApplied",     "RankDisagreement",  "NonFiniteLoss",
-    "ScaleVanished",    "NeverApplied",         "ConsecutiveSkips",  "ScaleCollapse",
-    "RankLost",         "FrequentSkippedSteps", "NonFiniteGradient", "EndedWithoutGoodbye",
+constexpr std::array<std::string_view, 13> kCausality{
+    "NonFiniteWeights",  "NonFiniteApplied",    "RankDisagreement", "NonFiniteLoss", "ScaleVanished",
+    "NeverApplied",      "ConsecutiveSkips",    "ScaleCollapse",    "RankLost",      "FrequentSkippedSteps",
+    "NonFiniteGradient", "EndedWithoutGoodbye", "StatsDropped",
 };
 
 std::size_t causality(const Finding& finding) {

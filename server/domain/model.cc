@@ -5,6 +5,18 @@
 
 namespace scalewatch::domain {
 
+void LossTally::add_reports(std::uint64_t first, std::uint64_t last) {
+  reports += last - first + 1;
+  if (last_seq == 0 || first != last_seq + 1) first_seq = first;
+  last_seq = last;
+}
+
+void LossTally::add_thinned(Attempt attempt) {
+  ++thinned;
+  if (last_attempt == 0 || attempt != last_attempt + 1) first_attempt = attempt;
+  last_attempt = attempt;
+}
+
 const PastBlame* RunModel::usual_blame(Attempt attempt) const {
   const auto same = [](const Blame& a, const Blame& b) {
     return std::tie(a.where, a.tensor, a.role) == std::tie(b.where, b.tensor, b.role);

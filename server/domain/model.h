@@ -16,6 +16,23 @@
 
 namespace scalewatch::domain {
 
+// What one rank lost for one cause.
+struct LossTally {
+  std::uint64_t reports = 0;    // whole reports that never come
+  std::uint64_t first_seq = 0;  // newest range of them; 0 = none
+  std::uint64_t last_seq = 0;   // inclusive
+  std::uint64_t thinned = 0;    // reports that came without their full statistics
+  Attempt first_attempt = 0;    // newest row of them; 0 = none
+  Attempt last_attempt = 0;     // inclusive
+
+  void add_reports(std::uint64_t first, std::uint64_t last);
+  void add_thinned(Attempt attempt);
+  template <class A>
+  void persist(A& a) {
+    a(reports, first_seq, last_seq, thinned, first_attempt, last_attempt);
+  }
+};
+
 struct RankInfo {
   Rank rank = 0;
   std::string host;
@@ -27,7 +44,7 @@ struct RankInfo {
   bool lost = false;
   Attempt last_attempt = 0;
   TimeMs last_report = 0;
-  std::uint64_t lost_reports = 0;
+  std::map<LossCause, LossTally> losses;
 
   [[nodiscard]] bool live() const { return !left && !lost; }
   [[nodiscard]] const OptimizerInfo* optimizer(std::uint32_t index) const {
@@ -35,7 +52,7 @@ struct RankInfo {
   }
   template <class A>
   void persist(A& a) {
-    a(rank, host, pid, gpu_uuid, scaler_tracks, optimizers, left, lost, last_attempt, last_report, lost_reports);
+    a(rank, host, pid, gpu_uuid, scaler_tracks, optimizers, left, lost, last_attempt, last_report, losses);
   }
 };
 

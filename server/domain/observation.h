@@ -20,6 +20,18 @@ using Rank = std::uint32_t;
 using Attempt = std::uint64_t;
 
 enum class Outcome : std::uint8_t { kUnknown = 0, kApplied = 1, kSkipped = 2 };
+// Why a report, or the full statistics in it, never arrived. Numbers equal scalewatch.v1.LossCause.
+enum class LossCause : std::uint8_t {
+  kNone = 0,
+  kBufferFull = 1,
+  kQueueFull = 2,
+  kTooLarge = 3,
+  kRejected = 4,
+  kInternal = 5,
+  kReconnect = 6,
+  kSpoolLimit = 7,
+};
+
 enum class Phase : std::uint8_t { kUnspecified = 0, kTrain = 1, kEval = 2, kCheckpoint = 3, kInit = 4 };
 
 struct TensorInfo {
@@ -111,11 +123,12 @@ struct AttemptDigest {
   std::vector<MisuseObservation> misuse;
   bool retrospective = false;  // detail for blame; feeds no window
   std::optional<bool> input_non_finite;
-  std::vector<NonFiniteTensor> non_finite;  // in blame order, at most RankState::kMaxNonFinite
-  std::uint32_t non_finite_total = 0;       // tensors, also those beyond the limit
-  bool observed_gradients = false;          // the report held gradient records
-  bool observed_activations = false;        // the report held activation records
-  bool observed_parameters = false;         // the report held parameter, buffer or optimizer state records
+  LossCause statistics_lost = LossCause::kNone;  // measured statistics are not in it, and why; sampling is no loss
+  std::vector<NonFiniteTensor> non_finite;       // in blame order, at most RankState::kMaxNonFinite
+  std::uint32_t non_finite_total = 0;            // tensors, also those beyond the limit
+  bool observed_gradients = false;               // the report held gradient records
+  bool observed_activations = false;             // the report held activation records
+  bool observed_parameters = false;              // the report held parameter, buffer or optimizer state records
   // State tensors (parameters, buffers, optimizer state) that were in non_finite of an earlier report and are finite now.
   std::vector<std::uint32_t> recovered;  // at most RankState::kMaxNonFinite; the rest follows in later reports
   std::vector<ReplicaHash> replicas;
@@ -169,7 +182,7 @@ struct ReportsLost {
   Rank rank = 0;
   std::uint64_t first_seq = 0;
   std::uint64_t last_seq = 0;  // inclusive
-  std::string cause;           // "buffer_full", "queue_full", "too_large", "rejected", "internal"
+  LossCause cause = LossCause::kInternal;
   TimeMs now = 0;
 };
 struct Acknowledged {

@@ -131,11 +131,6 @@ void RunFold::add_detail(const AttemptDigest& digest) {
                                [&](const RecentAttempt& past) { return past.joined.attempt == digest.attempt; });
   if (at == recent_.end()) return;
   at->joined.join_detail(digest);
-  for (RankReport& report : at->joined.reports) {
-    if (report.rank != digest.rank) continue;
-    report.observed_gradients |= digest.observed_gradients;
-    report.observed_activations |= digest.observed_activations;
-  }
   RunModel then = run_;
   then.poisoned = at->poisoned_before;
   then.suspect_since = at->suspect_before;

@@ -74,6 +74,11 @@ void RunFold::on(const AttemptDigest& input) {
   rank.last_report = input.now;
   run_.newest = std::max(run_.newest, input.attempt);
   if (input.lr) run_.lr = input.lr;
+  if (input.statistics_lost != LossCause::kNone) {
+    rank.losses[input.statistics_lost].add_thinned(input.attempt);
+    const LossSeen loss{input.rank, input.statistics_lost, 0, 1, input.attempt};
+    each_rule([&](Rule& rule, const RuleContext& ctx) { rule.on_loss(loss, ctx); });
+  }
 
   std::vector<ScalerReport> scalers;
   for (const ScalerObservation& seen : input.scalers) {
@@ -131,8 +136,12 @@ void RunFold::on(const Liveness& input) {
 }
 
 void RunFold::on(const ReportsLost& input) {
-  if (input.last_seq < input.first_seq) return;
-  rank_info(input.rank).lost_reports += input.last_seq - input.first_seq + 1;
+  // Of a client that belongs to an older segment: the run has moved on.
+  const auto found = run_.ranks.find(input.rank);
+  if (found == run_.ranks.end() || input.last_seq < input.first_seq) return;
+  found->second.losses[input.cause].add_reports(input.first_seq, input.last_seq);
+  const LossSeen loss{input.rank, input.cause, input.last_seq - input.first_seq + 1, 0, run_.newest};
+  each_rule([&](Rule& rule, const RuleContext& ctx) { rule.on_loss(loss, ctx); });
 }
 
 void RunFold::on(const Acknowledged& input) {

@@ -8,7 +8,7 @@ namespace scalewatch::domain {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x4e555253;  // "SRUN"
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;         // 2: losses by cause
 
 }  // namespace
 
@@ -63,8 +63,12 @@ RunView RunState::view() const {
     scaler.skip_ratio = track.skip_ratio();
   }
   for (const auto& [number, info] : run.ranks) {
-    view.ranks.push_back(
-        {number, info.host, info.pid, info.gpu_uuid, info.left, info.last_attempt, info.last_report, info.lost_reports});
+    RankView& rank = view.ranks.emplace_back();
+    rank = {number, info.host, info.pid, info.gpu_uuid, info.left, info.last_attempt, info.last_report, {}};
+    for (const auto& [cause, tally] : info.losses) {
+      rank.losses.push_back(
+          {cause, tally.reports, tally.first_seq, tally.last_seq, tally.thinned, tally.first_attempt, tally.last_attempt});
+    }
   }
   view.open = impl_->sink().open();
   return view;

@@ -31,6 +31,16 @@ struct ScalerView {
   double skip_ratio = 0;    // of the last <= 200 attempts after calibration
 };
 
+struct LossView {
+  LossCause cause = LossCause::kNone;
+  std::uint64_t reports = 0;    // whole reports that never come
+  std::uint64_t first_seq = 0;  // newest range of them; 0 = none
+  std::uint64_t last_seq = 0;   // inclusive
+  std::uint64_t thinned = 0;    // reports that came without their full statistics
+  Attempt first_attempt = 0;    // newest row of them; 0 = none
+  Attempt last_attempt = 0;     // inclusive
+};
+
 struct RankView {
   Rank rank = 0;
   std::string host;
@@ -38,8 +48,8 @@ struct RankView {
   std::string gpu_uuid;
   bool left = false;  // said goodbye
   Attempt last_attempt = 0;
-  TimeMs last_report = 0;  // 0 = none
-  std::uint64_t lost_reports = 0;
+  TimeMs last_report = 0;        // 0 = none
+  std::vector<LossView> losses;  // by cause
 };
 
 struct RunView {

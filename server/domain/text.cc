@@ -3,9 +3,17 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace scalewatch::domain {
+namespace {
+
+// By LossCause.
+constexpr std::array<std::string_view, 8> kLossCauses{"none",     "buffer_full", "queue_full", "too_large",
+                                                      "rejected", "internal",    "reconnect",  "spool_limit"};
+
+}  // namespace
 
 std::string number_text(double value) {
   return fmt::format("{:.6g}", value);
@@ -75,6 +83,15 @@ std::string origin_text(const Blame& blame) {
   if (blame.where == "reduction") return "the all-reduce of gradients";
   if (blame.where == "backward") return "the backward pass";
   return "an unknown place";
+}
+
+std::string_view loss_cause_name(LossCause cause) {
+  return kLossCauses[std::min(static_cast<std::size_t>(cause), kLossCauses.size() - 1)];
+}
+
+LossCause loss_cause_of(std::string_view name) {
+  const auto found = std::find(kLossCauses.begin(), kLossCauses.end(), name);
+  return found == kLossCauses.end() ? LossCause::kInternal : static_cast<LossCause>(found - kLossCauses.begin());
 }
 
 std::string scaler_text(const std::string& subject) {

@@ -45,6 +45,8 @@ struct Thresholds {
   std::uint32_t event_resolve = 50;
   // An open finding that goes on is told again for display after so many attempts.
   std::uint32_t update_every = 25;
+  // StatsDropped resolves after so many closed attempts in which nothing more was lost.
+  std::uint32_t stats_dropped_resolve = 200;
   // RankLost, EndedWithoutGoodbye
   TimeMs rank_lost_after_ms = 60'000;
   TimeMs rank_alive_within_ms = 15'000;  // a rank seen within this still beats

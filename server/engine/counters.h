@@ -12,6 +12,7 @@ struct Counters {
   std::atomic<std::uint64_t> reports_repeated{0};
   std::atomic<std::uint64_t> reports_rejected{0};
   std::atomic<std::uint64_t> reports_lost{0};
+  std::atomic<std::uint64_t> reports_thinned{0};
   std::atomic<std::uint64_t> reports_late{0};
   std::atomic<std::uint64_t> streams_fenced{0};
   std::atomic<std::uint64_t> streams_open{0};  // now

@@ -303,6 +303,7 @@ EngineStats Engine::stats() const {
   out.reports_repeated = counters.reports_repeated;
   out.reports_rejected = counters.reports_rejected;
   out.reports_lost = counters.reports_lost;
+  out.reports_thinned = counters.reports_thinned;
   out.reports_late = counters.reports_late;
   out.streams_fenced = counters.streams_fenced;
   out.streams_open = counters.streams_open;

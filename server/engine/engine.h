@@ -14,6 +14,7 @@
 #include "scalewatch/v1/alerts.pb.h"
 #include "scalewatch/v1/history.pb.h"
 #include "scalewatch/v1/ingest.pb.h"
+#include "server/domain/collection.h"
 #include "server/domain/thresholds.h"
 #include "server/engine/feed.h"
 #include "server/engine/ports/alert_outbox.h"
@@ -29,6 +30,9 @@ struct EngineOptions {
   std::chrono::milliseconds close_after{2000};  // an attempt closes this long after its first report
   std::uint64_t close_lead = 8;                 // or when a rank is this many attempts ahead
   std::chrono::milliseconds snapshot_every{10'000};
+  // A stream that brings nothing for this long counts as gone until it speaks again: heartbeats come every 5 s, and a worker
+  // that outlives its trainer keeps the socket open.
+  std::chrono::milliseconds silent_after{15'000};
   std::size_t stream_queue_bytes = 1u << 20;   // a stream is not read beyond this much unfolded or uncommitted
   std::size_t run_queue_bytes = 64u << 20;     // nor a run
   std::size_t total_queue_bytes = 512u << 20;  // nor all together
@@ -36,6 +40,7 @@ struct EngineOptions {
   std::uint32_t max_ranks = 100'000;           // of a run
   v1::Limits limits;                           // sent in HelloAck; see default_limits()
   domain::Thresholds thresholds;
+  domain::CollectionOptions collection;
 };
 // 1,000,000 tensors, 512 bytes a name, 32 MiB a message.
 v1::Limits default_limits();
@@ -75,8 +80,9 @@ struct EngineStats {
   std::uint64_t records = 0;
   std::uint64_t reports_repeated = 0;
   std::uint64_t reports_rejected = 0;
-  std::uint64_t reports_lost = 0;  // announced by clients
-  std::uint64_t reports_late = 0;  // after their attempt had closed
+  std::uint64_t reports_lost = 0;     // announced by clients
+  std::uint64_t reports_thinned = 0;  // came without their full statistics
+  std::uint64_t reports_late = 0;     // after their attempt had closed
   std::uint64_t streams_fenced = 0;
   std::uint64_t commits = 0;
   std::uint64_t commit_errors = 0;

@@ -177,19 +177,9 @@ std::uint64_t table_hash(const domain::TensorTable& table) {
   return hash;
 }
 
-std::string loss_cause_name(v1::LossCause cause) {
-  switch (cause) {
-    case v1::LOSS_CAUSE_BUFFER_FULL:
-      return "buffer_full";
-    case v1::LOSS_CAUSE_QUEUE_FULL:
-      return "queue_full";
-    case v1::LOSS_CAUSE_TOO_LARGE:
-      return "too_large";
-    case v1::LOSS_CAUSE_REJECTED:
-      return "rejected";
-    default:
-      return "internal";
-  }
+domain::LossCause loss_cause(v1::LossCause cause) {
+  const bool known = cause > v1::LOSS_CAUSE_UNSPECIFIED && cause <= v1::LOSS_CAUSE_SPOOL_LIMIT;
+  return known ? static_cast<domain::LossCause>(cause) : domain::LossCause::kInternal;
 }
 
 }  // namespace scalewatch::engine

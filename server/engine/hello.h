@@ -27,7 +27,7 @@ std::string append_table(domain::TensorTable& table, const v1::TableDelta& delta
 // Hello.table_hash of a table.
 std::uint64_t table_hash(const domain::TensorTable& table);
 
-// Name as logged: "buffer_full", ...
-std::string loss_cause_name(v1::LossCause cause);
+// A cause of a later protocol is taken as internal.
+domain::LossCause loss_cause(v1::LossCause cause);
 
 }  // namespace scalewatch::engine

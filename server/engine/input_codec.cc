@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "server/domain/text.h"
 #include "server/engine/text.h"
 
 namespace scalewatch::engine {
@@ -53,8 +54,12 @@ struct Encoder {
     return {{"kind", "liveness"}, {"ranks", ranks}, {"now", in.now}};
   }
   json operator()(const domain::ReportsLost& in) const {
-    return {{"kind", "reports_lost"},  {"rank", in.rank},   {"first_seq", in.first_seq},
-            {"last_seq", in.last_seq}, {"cause", in.cause}, {"now", in.now}};
+    return {{"kind", "reports_lost"},
+            {"rank", in.rank},
+            {"first_seq", in.first_seq},
+            {"last_seq", in.last_seq},
+            {"cause", domain::loss_cause_name(in.cause)},
+            {"now", in.now}};
   }
   json operator()(const domain::Acknowledged& in) const {
     return {{"kind", "acknowledged"}, {"finding", in.finding_id}, {"who", in.who}, {"comment", in.comment}, {"now", in.now}};
@@ -100,7 +105,8 @@ domain::Input decode(const json& in) {
   if (kind == "attempt_closed") return domain::AttemptClosed{in.at("attempt"), in.at("missing"), in.at("now")};
   if (kind == "liveness") return decode_liveness(in);
   if (kind == "reports_lost") {
-    return domain::ReportsLost{in.at("rank"), in.at("first_seq"), in.at("last_seq"), in.at("cause"), in.at("now")};
+    return domain::ReportsLost{in.at("rank"), in.at("first_seq"), in.at("last_seq"),
+                               domain::loss_cause_of(in.at("cause").get<std::string>()), in.at("now")};
   }
   if (kind == "acknowledged") return domain::Acknowledged{in.at("finding"), in.at("who"), in.at("comment"), in.at("now")};
   throw std::runtime_error("logged input of unknown kind '" + kind + "'");

@@ -6,11 +6,13 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 
 #include "scalewatch/v1/ingest.pb.h"
+#include "server/domain/collection.h"
 #include "server/domain/rank_state.h"
 #include "server/engine/ports/history_store.h"
 
@@ -37,6 +39,7 @@ struct RankSlot {
   domain::Attempt last_attempt = 0;           // of the incarnation's own numbering
   std::atomic<bool> want_state{true};         // the strand asks for a copy of `state` with the next report
   std::atomic<std::int64_t> last_seen_ms{0};  // steady clock
+  std::atomic<bool> held_back{false};         // the server does not read its stream for want of room
 
   // Any thread. Acks speak of the incarnation, not of the connection that brought a report: they go to whoever is connected.
   std::atomic<std::uint64_t> folded_seq{0};
@@ -61,8 +64,15 @@ struct RankSlot {
   std::int64_t left_wall_ms = 0;
   std::uint64_t handled_seq = 0;       // logged: becomes durable with the commit that it was staged in
   domain::Attempt newest_attempt = 0;  // of the segment's numbering
-  std::uint64_t lost = 0;              // reports
   v1::ClientStats client;
+  bool shown_here = false;                                 // as the newest overview has it
+  std::shared_ptr<const domain::TensorTable> known_table;  // as of the newest delta on the log; null = none
+  domain::TableKey table_key;                              // of that
+  struct Asked {
+    domain::CollectionRequest request;
+    std::int64_t expires_ms = 0;  // wall clock
+  };
+  std::map<std::string, Asked> asked;  // what its stream was told, by id
   struct SavedState {
     std::uint64_t seq = 0;  // folded up to here
     std::uint64_t pos = 0;  // of that report in the run's log

@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "server/engine/hello.h"
 #include "server/engine/text.h"
 
 namespace scalewatch::engine {
@@ -232,6 +233,7 @@ domain::AttemptDigest digest_of(const v1::Report& report, domain::Rank rank, dom
     out.misuse.push_back({clipped(misuse.kind(), kMaxKindBytes), clipped(misuse.detail(), kMaxDetailBytes), misuse.raised()});
   }
   out.retrospective = report.retrospective();
+  if (report.statistics_lost() != v1::LOSS_CAUSE_UNSPECIFIED) out.statistics_lost = loss_cause(report.statistics_lost());
   if (report.has_input_non_finite()) out.input_non_finite = report.input_non_finite();
   return out;
 }

@@ -39,11 +39,19 @@ std::shared_ptr<const v1::GetRunResponse> Run::overview() const {
 
 // ---- who is here ----------------------------------------------------------------------------------------------------
 
+std::int64_t Run::silence_of(const RankSlot& slot, std::int64_t now) {
+  return slot.held_back ? 0 : now - slot.last_seen_ms.load();
+}
+
+bool Run::is_here(const RankSlot& slot, std::int64_t now) const {
+  return slot.connected && silence_of(slot, now) < services_.options.silent_after.count();
+}
+
 std::set<domain::Rank> Run::live_ranks() const {
   const std::int64_t now = services_.clock.steady_ms();
   std::set<domain::Rank> out;
   for (const auto& [rank, slot] : slots_) {
-    const bool gone = !slot->connected && now - slot->last_seen_ms.load() >= services_.options.thresholds.rank_lost_after_ms;
+    const bool gone = !is_here(*slot, now) && silence_of(*slot, now) >= services_.options.thresholds.rank_lost_after_ms;
     if (slot->segment == segment_ && !slot->left && !gone) out.insert(rank);
   }
   return out;
@@ -68,12 +76,13 @@ AttemptCloser::Patience Run::patience() const {
 
 bool Run::opens_segment(const v1::Hello& hello, const RankSlot* previous) const {
   if (segment_ == 0) return true;
+  const std::int64_t now = services_.clock.steady_ms();
   bool any_here = false;
   bool all_left = true;
   std::int64_t last_left_ms = 0;
   for (const auto& [rank, slot] : slots_) {
     if (slot->segment != segment_) continue;
-    if (rank != hello.rank() && slot->connected && !slot->left) any_here = true;
+    if (rank != hello.rank() && is_here(*slot, now) && !slot->left) any_here = true;
     all_left = all_left && slot->left;
     last_left_ms = std::max(last_left_ms, slot->left_wall_ms);
   }
@@ -125,6 +134,7 @@ Run::Joined Run::join(const v1::Hello& hello, const std::shared_ptr<StreamImpl>&
   RankSlot& slot = *entry;
   slot.attach(stream);
   slot.connected = true;
+  slot.held_back = false;
   slot.last_seen_ms = services_.clock.steady_ms();
   slot.moved_ms = slot.last_seen_ms;
   slot.catch_up_seq = hello.last_seq();
@@ -133,12 +143,17 @@ Run::Joined Run::join(const v1::Hello& hello, const std::shared_ptr<StreamImpl>&
   {
     std::lock_guard lock(slot.mutex);
     slot.owner = stream.get();
+    note_table(slot, slot.table);
     out.ack.set_need_table(slot.table->size() != hello.table_size() || table_hash(*slot.table) != hello.table_hash());
   }
   out.ack.set_run_uid(context_.run_uid);
   out.ack.set_segment(slot.segment);
   *out.ack.mutable_limits() = services_.options.limits;
   out.ack.set_server_version(SCALEWATCH_VERSION);
+  out.ack.set_server_time_ms(services_.clock.wall_ms());
+  auto requests = plan();
+  for (v1::Directive& directive : ask_all(slot, requests[slot.rank])) *out.ack.add_directives() = std::move(directive);
+  plan_dirty_ = true;
   out.slot = entry;
   overview_dirty_ = true;
   stage_overview(staged.batch);
@@ -150,12 +165,14 @@ void Run::disconnected(RankSlot& slot, const StreamImpl* stream) {
   const auto current = slot.stream();
   if (current && current.get() != stream) return;  // a newer connection took over
   slot.connected = false;
+  slot.held_back = false;
   slot.moved_ms = services_.clock.steady_ms();
   {
     // Its last message is on the log already: the state belongs to exactly what was handled.
     std::lock_guard lock(slot.mutex);
     slot.saved = {slot.last_seq, pos_, slot.state.save()};
   }
+  plan_dirty_ = true;
   overview_dirty_ = true;
 }
 
@@ -203,15 +220,19 @@ void Run::take(RankSlot& slot, TakenReport report, OnDurable on_durable) {
   submit(std::move(staged));
 }
 
-void Run::take_table(const RankSlot& slot, std::uint32_t version, const v1::TableDelta& delta) {
+void Run::take_table(RankSlot& slot, std::uint32_t version, const v1::TableDelta& delta) {
+  {
+    std::lock_guard lock(slot.mutex);
+    note_table(slot, slot.table);
+  }
+  plan_dirty_ = true;
   Staged staged;
   staged.batch.tables.push_back(
       {context_.run_uid, slot.rank, slot.incarnation, version, delta.first_id(), delta.SerializeAsString()});
   submit(std::move(staged));
 }
 
-void Run::lose(RankSlot& slot, std::uint64_t first_seq, std::uint64_t last_seq, const std::string& cause,
-               OnDurable on_durable) {
+void Run::lose(RankSlot& slot, std::uint64_t first_seq, std::uint64_t last_seq, domain::LossCause cause, OnDurable on_durable) {
   Staged staged;
   staged.on_durable = std::move(on_durable);
   log(domain::ReportsLost{slot.rank, first_seq, last_seq, cause, services_.clock.wall_ms()}, &slot, staged);
@@ -271,6 +292,7 @@ void Run::apply(const domain::Input& input, const std::optional<Incarnation>& in
     if (!segments_.empty()) segments_.back().set_attempts(state_.view().attempts);
     segment_ = opened->segment;
     worst_ = domain::Severity::kNone;
+    plan_dirty_ = true;
     segment_ms_ = services_.clock.steady_ms();
     closer_.reset();
     summaries_.clear();
@@ -282,10 +304,10 @@ void Run::apply(const domain::Input& input, const std::optional<Incarnation>& in
     if (RankSlot* slot = slot_of(left->rank)) {
       slot->left = true;
       slot->left_wall_ms = left->now;
+      plan_dirty_ = true;
     }
   } else if (const auto* lost = std::get_if<domain::ReportsLost>(&input)) {
     if (RankSlot* slot = slot_of(lost->rank)) {
-      slot->lost += lost->last_seq - lost->first_seq + 1;
       slot->handled_seq = std::max(slot->handled_seq, lost->last_seq);
     }
   } else if (const auto* closed = std::get_if<domain::AttemptClosed>(&input)) {
@@ -303,6 +325,7 @@ std::vector<domain::FindingEvent> Run::fold_state(const domain::Input& input) {
   auto events = state_.fold(input);
   for (const auto& event : events) {
     if (event.finding.segment == segment_) worst_ = std::max(worst_, event.finding.severity);
+    if (event.finding.severity >= domain::Severity::kWarning && event.finding.blame) plan_dirty_ = true;
   }
   return events;
 }
@@ -376,8 +399,10 @@ void Run::tick() {
   close_due(staged);
   submit(std::move(staged));
   check_liveness();
+  deliver_directives();
 
   Staged upkeep;
+  note_who_is_here();
   stage_overview(upkeep.batch);
   if (pos_ > snapshot_pos_ && now - snapshot_ms_ >= services_.options.snapshot_every.count()) stage_snapshot(upkeep.batch);
   submit(std::move(upkeep));
@@ -393,19 +418,20 @@ void Run::check_liveness() {
   bool all_silent = true;
   for (auto& [rank, slot] : slots_) {
     if (slot->segment != segment_ || slot->left) continue;
-    const std::int64_t silence = now - slot->last_seen_ms.load();
+    const std::int64_t silence = silence_of(*slot, now);
     const bool silent = silence >= lost_after;
     changed = changed || silent != slot->reported_silent;
     any_silent = any_silent || silent;
     all_silent = all_silent && silent;
-    input.ranks.push_back({rank, wall - silence, slot->connected});
+    input.ranks.push_back({rank, wall - silence, is_here(*slot, now)});
   }
   const bool undecided = any_silent && !all_silent && now - liveness_ms_ >= kLivenessRepeatMs;
   if (input.ranks.empty() || (!changed && !undecided)) return;
   for (auto& [rank, slot] : slots_) {
-    if (slot->segment == segment_ && !slot->left) slot->reported_silent = now - slot->last_seen_ms.load() >= lost_after;
+    if (slot->segment == segment_ && !slot->left) slot->reported_silent = silence_of(*slot, now) >= lost_after;
   }
   liveness_ms_ = now;
+  plan_dirty_ = true;
   Staged staged;
   log(std::move(input), nullptr, staged);
   submit(std::move(staged));

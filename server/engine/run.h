@@ -62,8 +62,8 @@ class Run {
   // `on_durable` is called on the committer thread once this input survives a crash.
   using OnDurable = std::function<void()>;
   void take(RankSlot& slot, TakenReport report, OnDurable on_durable);
-  void take_table(const RankSlot& slot, std::uint32_t version, const v1::TableDelta& delta);
-  void lose(RankSlot& slot, std::uint64_t first_seq, std::uint64_t last_seq, const std::string& cause, OnDurable on_durable);
+  void take_table(RankSlot& slot, std::uint32_t version, const v1::TableDelta& delta);
+  void lose(RankSlot& slot, std::uint64_t first_seq, std::uint64_t last_seq, domain::LossCause cause, OnDurable on_durable);
   void leave(RankSlot& slot, const std::string& reason, OnDurable on_durable);
   void disconnected(RankSlot& slot, const StreamImpl* stream);
 
@@ -103,6 +103,10 @@ class Run {
   void stage_incarnation(const RankSlot& slot, CommitBatch& batch) const;
   void check_liveness();
 
+  // How long the slot's client said nothing that could be read, in milliseconds.
+  [[nodiscard]] static std::int64_t silence_of(const RankSlot& slot, std::int64_t now);
+  // Connected, and not so silent that only its socket may be left.
+  [[nodiscard]] bool is_here(const RankSlot& slot, std::int64_t now) const;
   // Live ranks: joined this segment, not gone for good.
   [[nodiscard]] std::set<domain::Rank> live_ranks() const;
   // Whom closing waits for.
@@ -110,13 +114,23 @@ class Run {
   [[nodiscard]] bool opens_segment(const v1::Hello& hello, const RankSlot* previous) const;
   [[nodiscard]] v1::RunStatus status() const;
   [[nodiscard]] v1::GetRunResponse make_overview() const;
+  void note_who_is_here();
   void note_summary(const ReportRow& row);
+
+  // What ranks are asked to collect (run_collection.cc).
+  void note_table(RankSlot& slot, std::shared_ptr<const domain::TensorTable> table);
+  [[nodiscard]] domain::CollectionPlan plan() const;
+  // Everything that the slot's client is asked for, noted as told.
+  std::vector<v1::Directive> ask_all(RankSlot& slot, const std::vector<domain::CollectionRequest>& requests) const;
+  // Tells every stream what changed for it since it was last told.
+  void deliver_directives();
 
   // Recovery (run_recovery.cc). The index holds every incarnation that the log may speak of.
   using SlotIndex = std::map<std::pair<domain::Rank, Incarnation>, std::shared_ptr<RankSlot>>;
   [[nodiscard]] std::string save_state() const;
-  void load_state(const std::string& bytes, const SlotIndex& index);
-  SlotIndex load_slots(HistoryStore& store) const;
+  // False when the snapshot is of another version: the log alone tells then.
+  bool load_state(const std::string& bytes, const SlotIndex& index);
+  SlotIndex load_slots(HistoryStore& store);
   void replay_report(const ReportRow& row, std::uint64_t folded_pos, const SlotIndex& index);
   void replay_input(const InputRow& row, std::uint64_t folded_pos, const SlotIndex& index);
   // The engine's own reaction to an input, live and in recovery alike.
@@ -138,6 +152,8 @@ class Run {
 
   std::uint64_t snapshot_pos_ = 0;
   std::int64_t snapshot_ms_ = 0;  // steady clock
+  bool plan_dirty_ = true;
+  std::int64_t plan_ms_ = 0;  // steady clock: when directives were last looked at
   bool overview_dirty_ = false;
   std::int64_t overview_ms_ = 0;                // steady clock
   std::int64_t liveness_ms_ = 0;                // steady clock: when the domain was last told

@@ -1,6 +1,8 @@
 // What lists, metrics and GetRun show of a run.
 #include <algorithm>
+#include <utility>
 
+#include "server/domain/text.h"
 #include "server/engine/finding_codec.h"
 #include "server/engine/run.h"
 
@@ -25,18 +27,53 @@ void fill(const domain::ScalerView& from, std::uint32_t index, v1::ScalerSummary
   to.set_skip_ratio(from.skip_ratio);
 }
 
+void fill(const v1::ClientStats& from, v1::RankSummary& to) {
+  to.set_reports_dropped(from.reports_dropped());
+  to.set_trainer_thread_ns(from.trainer_thread_ns());
+  to.set_measure_ns(from.measure_ns());
+  to.set_client_thread_ns(from.client_thread_ns());
+  to.set_buffered_bytes(from.buffered_bytes());
+  to.set_spooled_bytes(from.spooled_bytes());
+  to.set_misuse_dropped(from.misuse_dropped());
+}
+
+void fill(const std::vector<domain::LossView>& from, v1::RankSummary& to) {
+  for (const domain::LossView& loss : from) {
+    v1::LossSummary& each = *to.add_losses();
+    each.set_cause(std::string(domain::loss_cause_name(loss.cause)));
+    each.set_reports(loss.reports);
+    each.set_first_seq(loss.first_seq);
+    each.set_last_seq(loss.last_seq);
+    each.set_thinned(loss.thinned);
+    each.set_first_attempt(loss.first_attempt);
+    each.set_last_attempt(loss.last_attempt);
+    to.set_lost_reports(to.lost_reports() + loss.reports);
+    to.set_thinned_reports(to.thinned_reports() + loss.thinned);
+  }
+}
+
 }  // namespace
 
 v1::RunStatus Run::status() const {
   bool any_here = false;
   bool all_left = true;
+  const std::int64_t now = services_.clock.steady_ms();
   for (const auto& [rank, slot] : slots_) {
     if (slot->segment != segment_ || slot->left) continue;
-    any_here = any_here || slot->connected || !slot->reported_silent;
+    any_here = any_here || is_here(*slot, now) || !slot->reported_silent;
     all_left = false;
   }
   if (any_here) return v1::RUN_STATUS_RUNNING;
   return all_left ? v1::RUN_STATUS_FINISHED : v1::RUN_STATUS_LOST;
+}
+
+// A stream that falls silent brings nothing that would ask for a new overview.
+void Run::note_who_is_here() {
+  const std::int64_t now = services_.clock.steady_ms();
+  for (const auto& [rank, slot] : slots_) {
+    const bool here = is_here(*slot, now);
+    if (std::exchange(slot->shown_here, here) != here) overview_dirty_ = true;
+  }
 }
 
 v1::GetRunResponse Run::make_overview() const {
@@ -65,8 +102,9 @@ v1::GetRunResponse Run::make_overview() const {
   run.mutable_labels()->insert(context_.labels.begin(), context_.labels.end());
   run.set_framework(view.framework);
   run.set_compute_dtype(static_cast<v1::DType>(view.compute_dtype));
+  std::map<domain::Rank, const domain::RankView*> seen;
+  for (const domain::RankView& rank : view.ranks) seen[rank.rank] = &rank;
   std::uint32_t connected = 0;
-  std::uint64_t lost = 0;
   for (const auto& [rank, slot] : slots_) {
     if (slot->segment != segment_) continue;
     v1::RankSummary& to = *out.add_ranks();
@@ -74,19 +112,19 @@ v1::GetRunResponse Run::make_overview() const {
     to.set_host(slot->hello.host());
     to.set_pid(slot->hello.pid());
     to.set_gpu_uuid(slot->hello.gpu_uuid());
-    to.set_connected(slot->connected);
+    const bool here = is_here(*slot, steady);
+    to.set_connected(here);
     to.set_said_goodbye(slot->left);
     to.set_last_attempt(slot->newest_attempt);
-    to.set_last_seen_ms(wall - (steady - slot->last_seen_ms.load()));
+    to.set_last_seen_ms(wall - silence_of(*slot, steady));
     to.set_durable_seq(slot->handled_seq);
-    to.set_lost_reports(slot->lost);
-    to.set_reports_dropped(slot->client.reports_dropped());
-    to.set_trainer_thread_ns(slot->client.trainer_thread_ns());
-    connected += slot->connected && !slot->left ? 1 : 0;
-    lost += slot->lost;
+    fill(slot->client, to);
+    if (const auto found = seen.find(rank); found != seen.end()) fill(found->second->losses, to);
+    run.set_lost_reports(run.lost_reports() + to.lost_reports());
+    run.set_thinned_reports(run.thinned_reports() + to.thinned_reports());
+    connected += here && !slot->left ? 1 : 0;
   }
   run.set_ranks_connected(connected);
-  run.set_lost_reports(lost);
   for (std::uint32_t i = 0; i < view.scalers.size(); ++i) fill(view.scalers[i], i, *out.add_scalers());
   for (const auto& finding : view.open) *out.add_findings() = to_proto(context_.run_uid, finding);
   for (const auto& segment : segments_) *out.add_segments() = segment;

@@ -1,5 +1,7 @@
 // State = fold(newest snapshot, log after it). What the log caused (alerts, outbox) was committed with it: nothing fires anew.
+#include <spdlog/spdlog.h>
 #include <algorithm>
+
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
@@ -14,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kStateVersion = 1;
+constexpr int kStateVersion = 2;  // 2: the domain's losses by cause
 
 json binary(const std::string& bytes) {
   return json::binary({bytes.begin(), bytes.end()});
@@ -49,7 +51,6 @@ std::string Run::save_state() const {
                             {"silent", slot->reported_silent},
                             {"handled_seq", slot->handled_seq},
                             {"newest_attempt", slot->newest_attempt},
-                            {"lost", slot->lost},
                             {"saved_seq", slot->saved.seq},
                             {"saved_pos", slot->saved.pos},
                             {"saved", binary(slot->saved.state)}});
@@ -58,9 +59,11 @@ std::string Run::save_state() const {
   return {bytes.begin(), bytes.end()};
 }
 
-void Run::load_state(const std::string& bytes, const SlotIndex& index) try {
+bool Run::load_state(const std::string& bytes, const SlotIndex& index) try {
   const json in = json::from_cbor(bytes);
-  if (in.at("version") != kStateVersion) throw std::runtime_error("snapshot of a version that this binary does not know");
+  const int version = in.at("version");
+  if (version < kStateVersion) return false;
+  if (version > kStateVersion) throw std::runtime_error("its snapshot is of a newer version of scalewatchd");
   in.at("pos").get_to(pos_);
   in.at("segment").get_to(segment_);
   worst_ = static_cast<domain::Severity>(in.value("worst", 0));
@@ -88,15 +91,15 @@ void Run::load_state(const std::string& bytes, const SlotIndex& index) try {
     saved.at("silent").get_to(slot.reported_silent);
     slot.handled_seq = std::max(slot.handled_seq, saved.at("handled_seq").get<std::uint64_t>());
     saved.at("newest_attempt").get_to(slot.newest_attempt);
-    saved.at("lost").get_to(slot.lost);
     slot.saved = {saved.at("saved_seq"), saved.at("saved_pos"), text_of(saved.at("saved"))};
     if (!slot.saved.state.empty()) slot.state.load(slot.saved.state);
   }
+  return true;
 } catch (const json::exception& error) {
   throw std::runtime_error(std::string("snapshot does not decode: ") + error.what());
 }
 
-Run::SlotIndex Run::load_slots(HistoryStore& store) const {
+Run::SlotIndex Run::load_slots(HistoryStore& store) {
   SlotIndex index;
   for (const IncarnationRow& row : store.incarnations(context_.run_uid)) {
     auto slot = std::make_shared<RankSlot>();
@@ -119,6 +122,7 @@ Run::SlotIndex Run::load_slots(HistoryStore& store) const {
       slot->table_version = stored.version;
     }
     slot->table = std::move(table);
+    note_table(*slot, slot->table);
     index[{row.rank, row.incarnation}] = std::move(slot);
   }
   return index;
@@ -128,7 +132,9 @@ void Run::load(HistoryStore& store, const RunRow& row) {
   created_ms_ = row.created_ms;
   last_report_ms_ = row.last_report_ms;
   const SlotIndex index = load_slots(store);
-  if (const auto snapshot = store.newest_snapshot(context_.run_uid)) load_state(snapshot->state, index);
+  if (const auto snapshot = store.newest_snapshot(context_.run_uid); snapshot && !load_state(snapshot->state, index)) {
+    spdlog::info("run '{}' is folded anew from its log: its snapshot is of an older version", context_.name);
+  }
   const std::uint64_t folded_pos = pos_;
   snapshot_pos_ = folded_pos;
   // Ranks' own state may be older than the run's: read from the oldest of them on.
@@ -142,6 +148,9 @@ void Run::load(HistoryStore& store, const RunRow& row) {
   });
   for (const auto& [key, slot] : index) {
     slot->last_seq = slot->handled_seq;
+    // Of reports that the snapshot has taken in already.
+    if (slot->newest_attempt > slot->attempt_base)
+      slot->last_attempt = std::max(slot->last_attempt, slot->newest_attempt - slot->attempt_base);
     slot->folded_seq = slot->handled_seq;
     slot->durable_seq = slot->handled_seq;
   }
@@ -156,7 +165,7 @@ void Run::replay_report(const ReportRow& row, std::uint64_t folded_pos, const Sl
   if (row.seq <= slot.saved.seq) return;
   auto digest = digest_of(report, row.rank, row.attempt, row.time_ms, slot.table);
   slot.state.fold(columns_of(report), digest);
-  slot.last_attempt = std::max(slot.last_attempt, report.attempt());
+  if (!row.retrospective) slot.last_attempt = std::max(slot.last_attempt, report.attempt());
   if (report.has_client()) slot.client = report.client();
   if (row.pos <= folded_pos) return;
   pos_ = row.pos;

@@ -176,8 +176,8 @@ Stream::Next StreamImpl::on_report(v1::Report& report) {
     if (fault.empty() && !report.retrospective() && report.attempt() <= slot_->last_attempt) {
       fault = "attempt " + std::to_string(report.attempt()) + " does not follow " + std::to_string(slot_->last_attempt);
     }
-    if (fault.empty() && !report.retrospective() && report.attempt() - slot_->last_attempt > kMaxAttemptJump) {
-      // Taken, it would make every true attempt after it come too late.
+    if (fault.empty() && report.attempt() > slot_->last_attempt + kMaxAttemptJump) {
+      // Taken, it would make every true attempt after it come too late, or stretch history beyond them.
       fault = "attempt " + std::to_string(report.attempt()) + " is too far after " + std::to_string(slot_->last_attempt);
     }
     if (!fault.empty()) return reject_report(seq, fault);
@@ -189,6 +189,7 @@ Stream::Next StreamImpl::on_report(v1::Report& report) {
     if (slot_->want_state.exchange(false)) taken.rank_state = slot_->state.save();
   }
   if (report.has_client()) taken.client = report.client();
+  if (report.statistics_lost() != v1::LOSS_CAUSE_UNSPECIFIED) ++host_.counters().reports_thinned;
   ++host_.counters().reports;
   host_.counters().records += record_count(report);
   const std::uint64_t bytes = taken.row.payload.size() + kSmallMessageBytes;
@@ -206,7 +207,7 @@ Stream::Next StreamImpl::reject_report(std::uint64_t seq, const std::string& fau
   reserve(kSmallMessageBytes);
   handle_->post([self = shared_from_this(), seq] {
     self->slot_->folded_seq = seq;
-    self->handle_->run->lose(*self->slot_, seq, seq, loss_cause_name(v1::LOSS_CAUSE_REJECTED),
+    self->handle_->run->lose(*self->slot_, seq, seq, domain::LossCause::kRejected,
                              [self, seq] { self->note_durable(seq, kSmallMessageBytes); });
   });
   v1::ServerMessage message;
@@ -241,7 +242,7 @@ Stream::Next StreamImpl::on_loss(const v1::Loss& loss) {
   }
   host_.counters().reports_lost += last - first + 1;
   reserve(kSmallMessageBytes);
-  handle_->post([self = shared_from_this(), first, last, cause = loss_cause_name(loss.cause())] {
+  handle_->post([self = shared_from_this(), first, last, cause = loss_cause(loss.cause())] {
     self->slot_->folded_seq = last;
     self->handle_->run->lose(*self->slot_, first, last, cause, [self, last] { self->note_durable(last, kSmallMessageBytes); });
   });
@@ -273,6 +274,7 @@ void StreamImpl::reserve(std::uint64_t bytes) {
 
 Stream::Next StreamImpl::after_hand_over() {
   if (has_room()) return Next::kContinue;
+  slot_->held_back = true;
   host_.paused(shared_from_this());
   return Next::kPause;
 }
@@ -286,6 +288,9 @@ bool StreamImpl::has_room() const {
 bool StreamImpl::resume_if_room() {
   if (state_ == State::kOver) return true;  // nothing waits any more
   if (!has_room()) return false;
+  // What it sent meanwhile is still to be read: it was not silent.
+  slot_->last_seen_ms = host_.clock().steady_ms();
+  slot_->held_back = false;
   with_peer([](StreamPeer& peer) { peer.resume(); });
   return true;
 }
@@ -297,6 +302,12 @@ void StreamImpl::note_durable(std::uint64_t seq, std::uint64_t bytes) {
   slot_->durable_seq = seq;  // commits are in order, on one thread
   const auto connected = slot_->stream();
   if (connected && !connected->ack_due_.exchange(true)) host_.made_durable(connected);
+}
+
+void StreamImpl::tell(const v1::Directive& directive) {
+  v1::ServerMessage message;
+  *message.mutable_directive() = directive;
+  with_peer([&](StreamPeer& peer) { peer.send(message); });
 }
 
 void StreamImpl::send_ack() {

@@ -56,6 +56,7 @@ class StreamImpl final : public Stream, public std::enable_shared_from_this<Stre
   void end(v1::FaultCause cause, const std::string& message, std::uint64_t seq = 0);
   void note_durable(std::uint64_t seq, std::uint64_t bytes);  // committer thread
   void send_ack();                                            // committer thread
+  void tell(const v1::Directive& directive);                  // run's strand
   bool resume_if_room();                                      // false when it must wait on
 
  private:

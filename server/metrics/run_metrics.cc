@@ -76,6 +76,19 @@ class RunFamilies {
         loss_(families.gauge("scalewatch_loss", "Newest loss of the run; NaN and infinities are kept.")),
         lost_(families.counter("scalewatch_reports_lost_total",
                                "Reports of the run's newest segment that its clients announced as lost.")),
+        lost_by_cause_(families.counter("scalewatch_run_lost_reports_total",
+                                        "Reports of the run's newest segment that never come, by cause.")),
+        thinned_(families.counter("scalewatch_run_thinned_reports_total",
+                                  "Reports of the run's newest segment that came without their full statistics, by cause.")),
+        trainer_seconds_(families.counter("scalewatch_client_trainer_thread_seconds_total",
+                                          "Time that monitoring took on the trainers' threads, passes over host data excluded; "
+                                          "all ranks, starts again with a client.")),
+        measure_seconds_(families.counter("scalewatch_client_measure_seconds_total",
+                                          "Time of passes over host data; all ranks, starts again with a client.")),
+        client_seconds_(families.counter("scalewatch_client_thread_seconds_total",
+                                         "Processor time of the clients' own threads; all ranks, starts again with a client.")),
+        buffered_(families.gauge("scalewatch_client_buffered_bytes", "Held in memory by the run's clients for resending.")),
+        spooled_(families.gauge("scalewatch_client_spooled_bytes", "Held on disk by the run's clients for resending.")),
         findings_(families.gauge("scalewatch_findings_open", "Open findings of the run, by severity.")),
         rule_findings_(families.gauge("scalewatch_rule_findings_open", "Open findings of the run, by rule and severity.")),
         scale_(families.gauge("scalewatch_scaler_scale", "Newest loss scale.")),
@@ -109,11 +122,43 @@ class RunFamilies {
     attempts_.add({{"run", name}, {"outcome", "partial"}}, static_cast<double>(run.partial()));
     if (run.has_loss()) loss_.add({{"run", name}}, run.loss());
     lost_.add({{"run", name}}, static_cast<double>(run.lost_reports()));
+    add_clients(overview);
     add_findings(overview);
     return add_scalers(overview, max_scalers);
   }
 
  private:
+  // Sums over ranks: causes are few by name, ranks are not. Causes that the run never had are left out.
+  void add_clients(const v1::GetRunResponse& overview) {
+    const std::string& name = overview.run().name();
+    std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> losses;
+    std::uint64_t trainer_ns = 0;
+    std::uint64_t measure_ns = 0;
+    std::uint64_t client_ns = 0;
+    std::uint64_t buffered = 0;
+    std::uint64_t spooled = 0;
+    for (const v1::RankSummary& rank : overview.ranks()) {
+      for (const v1::LossSummary& loss : rank.losses()) {
+        losses[loss.cause()].first += loss.reports();
+        losses[loss.cause()].second += loss.thinned();
+      }
+      trainer_ns += rank.trainer_thread_ns();
+      measure_ns += rank.measure_ns();
+      client_ns += rank.client_thread_ns();
+      buffered += rank.buffered_bytes();
+      spooled += rank.spooled_bytes();
+    }
+    for (const auto& [cause, counts] : losses) {
+      lost_by_cause_.add({{"run", name}, {"cause", cause}}, static_cast<double>(counts.first));
+      thinned_.add({{"run", name}, {"cause", cause}}, static_cast<double>(counts.second));
+    }
+    trainer_seconds_.add({{"run", name}}, static_cast<double>(trainer_ns) * 1e-9);
+    measure_seconds_.add({{"run", name}}, static_cast<double>(measure_ns) * 1e-9);
+    client_seconds_.add({{"run", name}}, static_cast<double>(client_ns) * 1e-9);
+    buffered_.add({{"run", name}}, static_cast<double>(buffered));
+    spooled_.add({{"run", name}}, static_cast<double>(spooled));
+  }
+
   void add_findings(const v1::GetRunResponse& overview) {
     const std::string& name = overview.run().name();
     std::map<std::pair<std::string, v1::Severity>, std::uint64_t> by_rule;
@@ -166,6 +211,13 @@ class RunFamilies {
   Family& attempts_;
   Family& loss_;
   Family& lost_;
+  Family& lost_by_cause_;
+  Family& thinned_;
+  Family& trainer_seconds_;
+  Family& measure_seconds_;
+  Family& client_seconds_;
+  Family& buffered_;
+  Family& spooled_;
   Family& findings_;
   Family& rule_findings_;
   Family& scale_;

@@ -14,6 +14,7 @@ void add_engine_metrics(const engine::EngineStats& stats, Families& families) {
   counter("scalewatch_ingest_reports_repeated_total", "Reports that had been taken in before.", stats.reports_repeated);
   counter("scalewatch_ingest_reports_rejected_total", "Reports refused as malformed.", stats.reports_rejected);
   counter("scalewatch_ingest_reports_lost_total", "Reports that clients announced as lost.", stats.reports_lost);
+  counter("scalewatch_ingest_reports_thinned_total", "Reports that came without their full statistics.", stats.reports_thinned);
   counter("scalewatch_ingest_reports_late_total", "Reports that came after their attempt had closed.", stats.reports_late);
   counter("scalewatch_ingest_streams_fenced_total", "Streams ended because a newer client of their rank came.",
           stats.streams_fenced);

@@ -1,18 +1,27 @@
-// Dynamic loss scaling for C++ trainers, with the semantics of PyTorch's GradScaler.
+// Dynamic loss scaling for C++ trainers, with the semantics of PyTorch's GradScaler. Works with or without a monitor.
 //
-//   scalewatch::LossScaler scaler({}, &monitor);            // or without a monitor
+//   scalewatch::LossScaler scaler({}, &monitor);  // reports each attempt; without a monitor: scalewatch::LossScaler scaler;
 //   const auto adam = scaler.add_optimizer({"adam", "Adam"});
-//   for (...) {
+//   for (std::int64_t step = 0; step < steps; ++step) {
 //     monitor.begin_attempt(step);
-//     backward(scaler.scale(loss));
-//     scaler.unscale(adam, {{grads.data(), grads.size()}});  // all gradients of the optimizer, in one call
-//     scaler.step(adam, [&] { adam_step(); });               // skipped when a gradient was not finite
-//     scaler.update();
+//     backward(scaler.scale(1.0F));  // starts from the scaled gradient of the loss; or scale the loss itself
+//     scaler.unscale(adam, {{weight_grad.data(), weight_grad.size()}, {bias_grad.data(), bias_grad.size()}});
+//     clip(weight_grad, bias_grad);             // gradients have their true size now
+//     scaler.step(adam, [&] { adam_step(); });  // does not run when a gradient was NaN or infinite
+//     scaler.update();                          // once an iteration, after every step()
 //     monitor.end_attempt();
 //   }
 //
-// The finite check looks at gradients before they are unscaled. The scale lives in float. Wrong use throws std::logic_error
-// and is reported to the monitor as misuse. Needs only C++17; the monitor is optional. Not thread-safe: one thread owns it.
+// Without clipping, step(adam, gradients, apply) unscales by itself.
+// Accumulation: scale() and backward() for each micro-batch, then unscale(), step() and update() once, under one scale.
+// Several optimizers: each is unscaled and stepped on its own and skips on its own; one update() for all, and one bad
+// gradient backs the scale off for all.
+// Several ranks: set_reduce() makes them decide alike.
+// Checkpoints: state() and load_state(), between update() and the next scale(). The numbers come back exactly from text of
+// 17 significant digits.
+//
+// The finite check looks at gradients before they are unscaled. The scale lives in float and has no floor. Wrong use throws
+// std::logic_error and is reported to the monitor as misuse. Needs only C++17. Not thread-safe: one thread owns it.
 #pragma once
 
 #include <cmath>
@@ -22,6 +31,7 @@
 #include <initializer_list>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -49,6 +59,10 @@ struct LossScalerState {
   std::uint64_t growth_tracker = 0;
 };
 
+// What arithmetic with a float gives: a half or an integer is computed in float, double stays double.
+template <class T>
+using Widened = std::conditional_t<std::is_same_v<T, double> || std::is_same_v<T, long double>, T, float>;
+
 // One gradient tensor in host memory: unscaled in place, or from a source of one type into master gradients of another.
 // T: float, double, _Float16 or any type that converts to and from float. Borrowed for the call.
 class GradientView {
@@ -65,8 +79,7 @@ class GradientView {
  private:
   template <class Source, class Target>
   static bool unscale_as(const void* from, void* into, std::size_t count, float inverse) {
-    // As wide as the wider of both, and at least float.
-    using Wide = decltype(1.0F * Target{} * Source{});
+    using Wide = std::common_type_t<Widened<Source>, Widened<Target>>;
     const auto* source = static_cast<const Source*>(from);
     auto* target = static_cast<Target*>(into);
     bool bad = false;
@@ -125,12 +138,13 @@ class LossScaler {
 
   void set_reduce(Reduce reduce) { reduce_ = std::move(reduce); }
 
-  // The loss (or the gradient that backward starts from) under the scale.
+  // The loss (or the gradient that backward starts from) under the scale. A loss of fewer bits comes back as float: an fp16
+  // could not hold even the scale.
   template <class T>
-  T scale(T loss) {
+  Widened<T> scale(T loss) {
     scaled_ = true;
     ++scale_calls_;
-    return static_cast<T>(loss * static_cast<T>(state_.scale));
+    return static_cast<Widened<T>>(loss) * static_cast<Widened<T>>(state_.scale);
   }
   [[nodiscard]] float get_scale() const noexcept { return state_.scale; }
   [[nodiscard]] std::uint64_t growth_tracker() const noexcept { return state_.growth_tracker; }
@@ -151,9 +165,9 @@ class LossScaler {
     const auto inverse = static_cast<float>(1.0 / static_cast<double>(state_.scale));
     bool bad = false;
     for (const GradientView& gradient : gradients) bad |= gradient.unscale(inverse);
+    optimizer.stage = Stage::kUnscaled;  // before reduce_, which may throw: they must not be divided again
     optimizer.found_inf_local = bad ? 1.0 : 0.0;
     optimizer.found_inf = reduce_ ? reduce_(id, optimizer.found_inf_local) : optimizer.found_inf_local;
-    optimizer.stage = Stage::kUnscaled;
     optimizer.checked = !gradients.empty();
     return optimizer.found_inf == 0.0;
   }

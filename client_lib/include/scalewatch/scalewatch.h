@@ -5,7 +5,12 @@
  * bounded buffer. No function throws, aborts or writes more than one line a minute to stderr (none in normal working).
  *
  * Threads: the functions of one monitor are called from one thread at a time (the trainer's), unless they say "any thread".
- * Different monitors are independent. A function that takes a lock takes it only to swap pointers, never around work.
+ * Different monitors are independent.
+ *
+ * Cost: what is called while training (begin_attempt, observe..., set_..., misuse, wants, end_attempt) takes no lock, allocates
+ * nothing and makes no system call once each tensor was observed once, whatever the server does; clocks are read without a
+ * system call where the kernel's vDSO has one. Its exceptions: a refused call, the first attempt (starts the client's thread),
+ * and passes over large tensors shared by measure_threads. Functions that say "allocates" are for setting up.
  *
  * Exit: a process that ends without scalewatch_close still sends what is buffered, for at most 2 s, and says no goodbye.
  *
@@ -93,8 +98,17 @@ typedef struct scalewatch_options {
   const char* gpu_uuid;           /* NULL = none */
   const scalewatch_label* labels; /* at most 32; they reach every alert */
   size_t label_count;
-  uint64_t buffer_bytes; /* kept for resending while the server is away; 0 = 64 MiB; at least 64 KiB. A full buffer first
-                            drops the statistics of the oldest reports, then whole reports, and says so to the server */
+  uint64_t buffer_bytes;    /* kept for resending while the server is away; 0 = 64 MiB; at least 64 KiB. A full buffer first
+                               drops the statistics of the oldest reports, then whole reports, and says so to the server */
+  int32_t ring_attempts;    /* records measured and not sent (see scalewatch_sampling) that are kept in memory of so many
+                               attempts, to be sent when an attempt fails; 0 = 16; negative = none */
+  const char* spool_dir;    /* folder on a local disk for what the buffer can't hold while the server is away, and for what is
+                               not sent at the end: a later start of the same run and rank sends it first.
+                               NULL = $SCALEWATCH_SPOOL_DIR, else (or "") none */
+  uint64_t spool_bytes;     /* of this rank at most; 0 = 1 GiB */
+  uint64_t spool_max_age_s; /* older reports are given up; 0 = 7 days */
+  uint64_t spool_keep_free_bytes; /* the disk is never filled beyond this much free space; 0 = 1 GiB */
+  uint32_t measure_threads; /* threads that share the pass over a large tensor, the caller's included; 0 = 1; at most 64 */
 } scalewatch_options;
 
 typedef struct scalewatch_parameter {
@@ -133,6 +147,22 @@ typedef struct scalewatch_tensor {
   const char* optimizer;  /* name of the optimizer that steps it; NULL = none */
 } scalewatch_tensor;
 
+#define SCALEWATCH_NEVER UINT32_MAX
+
+/* Which tensors are measured at which attempts, and of which full records are sent. Zero it, set size, then what differs. */
+typedef struct scalewatch_sampling {
+  size_t size;           /* sizeof(scalewatch_sampling) */
+  int32_t role;          /* scalewatch_role that it speaks of; 0 = any */
+  const char* include;   /* names that it speaks of; "*" matches any characters; NULL = all */
+  const char* exclude;   /* but not of these; NULL = none */
+  uint32_t every;        /* measure every so many attempts; 0 = 1; SCALEWATCH_NEVER = not at all: what is not measured, nobody
+                            can find non-finite */
+  uint32_t report_every; /* of what is measured, send full records every so many times; 0 = 1; SCALEWATCH_NEVER = not at all.
+                            Tensors that are not finite are sent in any case; the others wait in the ring */
+  uint64_t start_attempt, end_attempt; /* first and last attempt, counted from 1; 0 = no bound */
+  int32_t only_found_inf;              /* not 0: send full records only of attempts where an optimizer found Inf */
+} scalewatch_sampling;
+
 /* Statistics made elsewhere, for scalewatch_observe_record. Finite fields ignore NaN and infinities. */
 typedef struct scalewatch_record {
   size_t size; /* sizeof(scalewatch_record) */
@@ -155,8 +185,8 @@ typedef struct scalewatch_stats {
   size_t size;                  /* set by the caller: sizeof(scalewatch_stats) */
   int32_t connection;           /* scalewatch_connection */
   int32_t last_fault_cause;     /* number of scalewatch.v1.FaultCause; 0 = none */
-  uint64_t last_seq;            /* reports made so far, lost ones included */
-  uint64_t durable_seq;         /* reports up to here survive a crash of the server */
+  uint64_t attempts;            /* ended so far, lost ones included */
+  uint64_t durable_attempts;    /* attempts up to here survive a crash of the server, or are lost and announced to it */
   uint64_t reports_sent;        /* written to a stream, repeats included */
   uint64_t reports_thinned;     /* lost their tensor statistics and kept the rest */
   uint64_t dropped_buffer_full; /* whole reports lost, by cause; all are announced to the server */
@@ -164,12 +194,18 @@ typedef struct scalewatch_stats {
   uint64_t dropped_too_large;
   uint64_t dropped_rejected;
   uint64_t dropped_internal;
-  uint64_t dropped_stopped;   /* made after the client was told to stop */
-  uint64_t buffered_bytes;    /* held for resending */
-  uint64_t connects;          /* streams opened that the server greeted */
-  uint64_t trainer_thread_ns; /* spent in this library on the trainer's thread, passes over data excluded (sampled) */
-  uint64_t measure_ns;        /* spent in passes over data */
-  char last_fault[256];       /* what the server or the connection said last went wrong; "" = nothing */
+  uint64_t dropped_stopped;     /* made after the client was told to stop */
+  uint64_t buffered_bytes;      /* held for resending */
+  uint64_t connects;            /* streams opened that the server greeted */
+  uint64_t trainer_thread_ns;   /* spent in this library on the trainer's thread, passes over data excluded; one observation in
+                                   16 is timed */
+  uint64_t measure_ns;          /* spent in passes over data; of those over fewer than 4,096 elements one in 16 is timed */
+  char last_fault[256];         /* what the server or the connection said last went wrong; "" = nothing */
+  uint64_t dropped_spool_limit; /* whole reports lost to the spool's bounds */
+  uint64_t misuse_dropped;      /* misuse events beyond 16 an attempt, or more than the client's thread could take */
+  uint64_t sampled_out;         /* observations that sampling left unmeasured */
+  uint64_t spooled_bytes;       /* held on disk for resending */
+  uint64_t client_thread_ns;    /* processor time of the client's own thread (gRPC's threads not included) */
 } scalewatch_stats;
 
 /* "0.1.0". Any thread; no cost. */
@@ -179,7 +215,8 @@ SCALEWATCH_API const char* scalewatch_version(void);
 SCALEWATCH_API const char* scalewatch_last_error(void);
 
 /* Makes a monitor. Connects only when the first attempt begins, so an unknown server is no error. Any thread.
- * Errors: INVALID_ARGUMENT (names the option), FORKED (a parent of this process had opened one), INTERNAL. */
+ * Errors: INVALID_ARGUMENT (names the option), FORKED (a parent of this process had opened one), WRONG_STATE (the process is
+ * ending), INTERNAL. */
 SCALEWATCH_API int scalewatch_open(const scalewatch_options* options, scalewatch_monitor** out);
 
 /* Ends an open attempt, sends what is buffered, says goodbye, and frees the monitor. Waits at most flush_ms (negative = 5,000)
@@ -196,18 +233,28 @@ SCALEWATCH_API int scalewatch_add_scaler(scalewatch_monitor* monitor, const char
 /* Declares an optimizer, before the first attempt; *id counts from 0. At most 256. Errors and cost as add_scaler. */
 SCALEWATCH_API int scalewatch_add_optimizer(scalewatch_monitor* monitor, const scalewatch_optimizer* optimizer, uint32_t* id);
 
+/* Says how to sample, before the first tensor is added. Of several rules the last that matches a tensor holds for it; without
+ * any, every tensor is measured and sent at every attempt. The server may ask for more of a tensor for a time, never of one
+ * whose `every` is SCALEWATCH_NEVER; or for fewer full records, where other ranks hold the same tensors. At most 64 rules.
+ * Errors: INVALID_ARGUMENT, WRONG_STATE (a tensor was added), LIMIT. Cost: allocates. */
+SCALEWATCH_API int scalewatch_add_sampling(scalewatch_monitor* monitor, const scalewatch_sampling* sampling);
+
 /* Declares a tensor, at any time; *id is dense from 0. At most 1,000,000 (the server may take fewer).
- * Errors: INVALID_ARGUMENT, LIMIT. Cost: allocates; a short lock. */
+ * Errors: INVALID_ARGUMENT, LIMIT. Cost: allocates; a lock. */
 SCALEWATCH_API int scalewatch_add_tensor(scalewatch_monitor* monitor, const scalewatch_tensor* tensor, uint32_t* id);
 
 /* Opens the next attempt. step is the trainer's own number. An attempt still open is ended first.
  * Cost: the first one starts the client's thread. Errors: INTERNAL. */
 SCALEWATCH_API int scalewatch_begin_attempt(scalewatch_monitor* monitor, int64_t step);
 
+/* *wanted = 1 when the open attempt is to measure this tensor, else 0: observing it then does nothing, so what prepares its
+ * data can be left out. Errors: INVALID_ARGUMENT (unknown tensor), WRONG_STATE. */
+SCALEWATCH_API int scalewatch_wants(scalewatch_monitor* monitor, uint32_t tensor, int* wanted);
+
 /* Measures numel contiguous elements of the tensor's dtype in host memory, now, and adds them to the open attempt.
  * A tensor observed again in one attempt is another micro-batch: the measurements are merged and the first non-finite one is
  * remembered. scale: what the values were multiplied by; 1 (or 0) = nothing. target: scalewatch_dtype that precision is
- * judged against; 0 = the monitor's compute dtype. Cost: one pass over the data, no lock.
+ * judged against; 0 = the monitor's compute dtype. Cost: one pass over the data.
  * Errors: INVALID_ARGUMENT (unknown tensor, NULL data, scale below 0 or not finite, unknown target; a scale or target other
  * than the one that the tensor was observed under in this attempt), WRONG_STATE (no attempt is open). */
 SCALEWATCH_API int scalewatch_observe(scalewatch_monitor* monitor, uint32_t tensor, const void* data, uint64_t numel,
@@ -218,13 +265,13 @@ SCALEWATCH_API int scalewatch_observe(scalewatch_monitor* monitor, uint32_t tens
 SCALEWATCH_API int scalewatch_observe_strided(scalewatch_monitor* monitor, uint32_t tensor, const void* data, uint32_t ndim,
                                               const uint64_t* sizes, const int64_t* strides, double scale, int32_t target);
 
-/* As scalewatch_observe, with statistics that were made elsewhere. Cost: no lock, no pass. */
+/* As scalewatch_observe, with statistics that were made elsewhere. Cost: no pass. */
 SCALEWATCH_API int scalewatch_observe_record(scalewatch_monitor* monitor, uint32_t tensor, const scalewatch_record* record,
                                              double scale, int32_t target);
 
 /* Notes what a scaler did at the open attempt; said again, it replaces what was said. scale_before: in force during the
  * attempt; scale_after: after the update (the same when there was none). NaN or a negative tracker or hysteresis = not known.
- * Errors: INVALID_ARGUMENT (unknown scaler), WRONG_STATE. Cost: no lock. */
+ * Errors: INVALID_ARGUMENT (unknown scaler), WRONG_STATE. */
 SCALEWATCH_API int scalewatch_observe_scaler(scalewatch_monitor* monitor, uint32_t scaler, double scale_before,
                                              double scale_after, int64_t growth_tracker, int32_t hysteresis);
 
@@ -233,29 +280,29 @@ SCALEWATCH_API int scalewatch_observe_scaler(scalewatch_monitor* monitor, uint32
 SCALEWATCH_API int scalewatch_observe_optimizer(scalewatch_monitor* monitor, uint32_t scaler, uint32_t optimizer,
                                                 double found_inf_local, double found_inf_decided, int32_t outcome);
 
-/* Facts about the open attempt. NaN and Inf are legal and kept. Errors: WRONG_STATE. Cost: a store. */
+/* Facts about the open attempt. NaN and Inf are legal and kept. Errors: WRONG_STATE. */
 SCALEWATCH_API int scalewatch_set_loss(scalewatch_monitor* monitor, double loss); /* unscaled */
 SCALEWATCH_API int scalewatch_set_lr(scalewatch_monitor* monitor, double lr);
 SCALEWATCH_API int scalewatch_set_grad_norm(scalewatch_monitor* monitor, double norm, int scaled, int clipped);
 SCALEWATCH_API int scalewatch_set_input_non_finite(scalewatch_monitor* monitor, int non_finite);
 
-/* What the trainer is busy with, until said otherwise; heartbeats carry it too. Errors: INVALID_ARGUMENT. Cost: a store. */
+/* What the trainer is busy with, until said otherwise; heartbeats carry it too. Errors: INVALID_ARGUMENT. */
 SCALEWATCH_API int scalewatch_set_phase(scalewatch_monitor* monitor, int32_t phase);
 
 /* Notes a wrong use of the scaler, in the open attempt or else the next one. kind: e.g. "update_missing", at most 64 bytes of
  * [a-z0-9_]; detail: for people, cut at 512 bytes. raised: the framework refused it. At most 16 an attempt; more are dropped.
- * Errors: INVALID_ARGUMENT. Cost: allocates. */
+ * Errors: INVALID_ARGUMENT. */
 SCALEWATCH_API int scalewatch_misuse(scalewatch_monitor* monitor, const char* kind, const char* detail, int raised);
 
 /* Ends the attempt and hands its report to the client's thread. Never waits for it: a full queue drops the report's
- * statistics, or the report, and the server is told. Cost: a short lock to swap pointers, and one wake-up.
+ * statistics, or the report, and the server is told. The client's thread looks for it every 5 ms.
  * Errors: WRONG_STATE, STOPPED (nothing is sent any more). */
 SCALEWATCH_API int scalewatch_end_attempt(scalewatch_monitor* monitor);
 
-/* What was sent and lost so far. stats->size must be set. Any thread. Cost: a short lock. */
+/* What was sent and lost so far. stats->size must be set. Any thread. Cost: a lock. */
 SCALEWATCH_API int scalewatch_get_stats(scalewatch_monitor* monitor, scalewatch_stats* stats);
 
-/* Waits until every report ended so far is durable on the server, at most timeout_ms. For orderly ends and tests. Any thread.
+/* Waits until every attempt ended so far is durable on the server, at most timeout_ms. For orderly ends and tests. Any thread.
  * Errors: TIMEOUT, STOPPED. */
 SCALEWATCH_API int scalewatch_wait_durable(scalewatch_monitor* monitor, int64_t timeout_ms);
 

@@ -30,7 +30,25 @@ struct MonitorOptions {
   std::string job_id;    // empty: $SLURM_JOB_ID
   std::string gpu_uuid;  // empty: none
   std::vector<std::pair<std::string, std::string>> labels;
-  std::uint64_t buffer_bytes = 0;  // 0 = 64 MiB
+  std::uint64_t buffer_bytes = 0;           // 0 = 64 MiB
+  std::int32_t ring_attempts = 0;           // 0 = 16; negative = none
+  std::string spool_dir;                    // empty: $SCALEWATCH_SPOOL_DIR, else none
+  std::uint64_t spool_bytes = 0;            // 0 = 1 GiB
+  std::uint64_t spool_max_age_s = 0;        // 0 = 7 days
+  std::uint64_t spool_keep_free_bytes = 0;  // 0 = 1 GiB
+  std::uint32_t measure_threads = 1;        // share the pass over a large tensor
+};
+
+// Which tensors are measured when, and sent; see scalewatch_sampling.
+struct SamplingOptions {
+  std::int32_t role = 0;  // scalewatch_role; 0 = any
+  std::string include;    // empty: all
+  std::string exclude;    // empty: none
+  std::uint32_t every = 1;
+  std::uint32_t report_every = 1;
+  std::uint64_t start_attempt = 0;
+  std::uint64_t end_attempt = 0;
+  bool only_found_inf = false;
 };
 
 // What a tensor is declared with; see scalewatch_tensor.
@@ -83,6 +101,12 @@ class Monitor {
     c.labels = labels.data();
     c.label_count = labels.size();
     c.buffer_bytes = options.buffer_bytes;
+    c.ring_attempts = options.ring_attempts;
+    c.spool_dir = options.spool_dir.empty() ? nullptr : options.spool_dir.c_str();
+    c.spool_bytes = options.spool_bytes;
+    c.spool_max_age_s = options.spool_max_age_s;
+    c.spool_keep_free_bytes = options.spool_keep_free_bytes;
+    c.measure_threads = options.measure_threads;
     check(scalewatch_open(&c, &handle_));
   }
   ~Monitor() { close(); }
@@ -137,6 +161,20 @@ class Monitor {
     return id;
   }
 
+  void add_sampling(const SamplingOptions& options) {
+    scalewatch_sampling c{};
+    c.size = sizeof c;
+    c.role = options.role;
+    c.include = options.include.empty() ? nullptr : options.include.c_str();
+    c.exclude = options.exclude.empty() ? nullptr : options.exclude.c_str();
+    c.every = options.every;
+    c.report_every = options.report_every;
+    c.start_attempt = options.start_attempt;
+    c.end_attempt = options.end_attempt;
+    c.only_found_inf = options.only_found_inf ? 1 : 0;
+    check(scalewatch_add_sampling(handle_, &c));
+  }
+
   // ---- at any time ----
   TensorId add_tensor(const TensorOptions& options) {
     scalewatch_tensor c{};
@@ -156,6 +194,11 @@ class Monitor {
 
   // ---- one attempt: begin, observe, end ----
   bool begin_attempt(std::int64_t step) noexcept { return ok(scalewatch_begin_attempt(handle_, step)); }
+  // Whether this attempt is to measure the tensor; observing it otherwise does nothing.
+  [[nodiscard]] bool wants(TensorId tensor) noexcept {
+    int wanted = 0;
+    return ok(scalewatch_wants(handle_, tensor, &wanted)) && wanted != 0;
+  }
   // data: elements of the dtype that the tensor was declared with.
   bool observe(TensorId tensor, const void* data, std::uint64_t numel, double scale = 1,
                scalewatch_dtype target = SCALEWATCH_DTYPE_UNSPECIFIED) noexcept {

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <string>
 
 #include "server/cli/diagnosis_text.h"
 #include "server/cli/finding_text.h"
@@ -94,9 +96,9 @@ void print_ranks(const v1::GetRunResponse& run, const Screen& screen) {
     table.add({{fmt::format("{}", rank.rank())},
                {Screen::name(rank.host())},
                {fmt::format("{}", rank.pid())},
-               {rank.connected()      ? "connected"
-                : rank.said_goodbye() ? "finished"
-                                      : "gone",
+               {rank.said_goodbye() ? "finished"
+                : rank.connected()  ? "connected"
+                                    : "gone",
                 gone ? text::Style::kCritical : text::Style::kPlain},
                {fmt::format("{}", rank.last_attempt())},
                {rank.last_seen_ms() == 0 ? "never" : text::ago(screen.now_ms - rank.last_seen_ms())},
@@ -105,6 +107,47 @@ void print_ranks(const v1::GetRunResponse& run, const Screen& screen) {
   table.print(screen.out, screen.width, screen.color, screen.ascii);
   if (run.ranks_size() > kMaxRanks)
     screen.out << fmt::format("{} more ranks: --json lists all.\n", run.ranks_size() - kMaxRanks);
+}
+
+// Every loss by cause: over all ranks, with the newest range and its rank.
+void print_losses(const v1::GetRunResponse& run, const Screen& screen) {
+  struct Row {
+    std::uint64_t reports = 0;
+    std::uint64_t thinned = 0;
+    std::uint32_t ranks = 0;
+    std::string newest;
+  };
+  std::map<std::string, Row> rows;
+  for (const auto& rank : run.ranks()) {
+    for (const auto& loss : rank.losses()) {
+      Row& row = rows[loss.cause()];
+      row.reports += loss.reports();
+      row.thinned += loss.thinned();
+      ++row.ranks;
+      // Reports that never came weigh more than those that came thinned.
+      if (loss.reports() > 0) {
+        row.newest = fmt::format("reports {}-{} of rank {}", loss.first_seq(), loss.last_seq(), rank.rank());
+      } else if (row.reports == 0) {
+        row.newest = fmt::format("attempts {}-{} of rank {}", loss.first_attempt(), loss.last_attempt(), rank.rank());
+      }
+    }
+  }
+  if (rows.empty()) return;
+  screen.out << '\n';
+  using text::Align;
+  text::Table table({{"LOSS"},
+                     {"REPORTS", Align::kRight},
+                     {"THINNED", Align::kRight},
+                     {"RANKS", Align::kRight},
+                     {"NEWEST", Align::kLeft, true}});
+  for (const auto& [cause, row] : rows) {
+    table.add({{Screen::name(cause)},
+               bad_count_cell(row.reports),
+               {text::exact(row.thinned)},
+               {fmt::format("{}", row.ranks)},
+               {row.newest}});
+  }
+  table.print(screen.out, screen.width, screen.color, screen.ascii);
 }
 
 void print_top(const v1::TopTensorsResponse& top, const Screen& screen) {
@@ -143,6 +186,7 @@ void show_run(Client& client, const ShowOptions& options, const Screen& screen) 
   print_lines(run.run(), history, screen);
   print_findings(diagnosis, static_cast<std::size_t>(run.findings_size()), screen);
   print_ranks(run, screen);
+  print_losses(run, screen);
   print_top(client.top_tensors(top), screen);
 }
 

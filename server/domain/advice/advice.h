@@ -51,6 +51,7 @@ std::optional<Advice> advise_clip_after_unscale(const AdviceContext& context);
 std::optional<Advice> advise_fp32_layer(const AdviceContext& context);
 std::optional<Advice> advise_fp32_loss(const AdviceContext& context);
 std::optional<Advice> advise_init_scale(const AdviceContext& context);
+std::optional<Advice> advise_keep_statistics(const AdviceContext& context);
 std::optional<Advice> advise_look_at_data(const AdviceContext& context);
 std::optional<Advice> advise_look_at_hosts(const AdviceContext& context);
 std::optional<Advice> advise_lower_learning_rate(const AdviceContext& context);

@@ -8,16 +8,16 @@ namespace {
 
 using Give = std::optional<Advice> (*)(const AdviceContext&);
 
-constexpr std::array<Give, 17> kAdvice{
+constexpr std::array<Give, 18> kAdvice{
     advise_anomaly_mode,        advise_bf16,
     advise_clip_after_unscale,  advise_fp32_layer,
     advise_fp32_loss,           advise_init_scale,
-    advise_look_at_data,        advise_look_at_hosts,
-    advise_lower_learning_rate, advise_optimizer_precision,
-    advise_reduce_found_inf,    advise_reduce_in_fp32,
-    advise_restore_checkpoint,  advise_restore_scaler,
-    advise_skip_non_finite,     advise_suspect_gpu,
-    advise_update_once,
+    advise_keep_statistics,     advise_look_at_data,
+    advise_look_at_hosts,       advise_lower_learning_rate,
+    advise_optimizer_precision, advise_reduce_found_inf,
+    advise_reduce_in_fp32,      advise_restore_checkpoint,
+    advise_restore_scaler,      advise_skip_non_finite,
+    advise_suspect_gpu,         advise_update_once,
 };
 
 }  // namespace

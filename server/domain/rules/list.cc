@@ -24,6 +24,7 @@ std::vector<std::unique_ptr<Rule>> make_rules() {
   rules.push_back(make_rank_disagreement());
   rules.push_back(make_rank_lost());
   rules.push_back(make_ended_without_goodbye());
+  rules.push_back(make_stats_dropped());
   return rules;
 }
 

@@ -29,6 +29,15 @@ struct ClosedAttempt {
   [[nodiscard]] std::int64_t step() const { return joined.step(); }
 };
 
+// Something that a rank measured and the server never gets.
+struct LossSeen {
+  Rank rank = 0;
+  LossCause cause = LossCause::kInternal;
+  std::uint64_t reports = 0;  // whole ones
+  std::uint64_t thinned = 0;  // that came without their full statistics
+  Attempt attempt = 0;        // where the run was then
+};
+
 struct RuleContext {
   const RunModel& run;
   const Thresholds& thresholds;
@@ -44,6 +53,7 @@ class Rule {
   // All ranks have told theirs, or won't.
   virtual void on_attempt(const ClosedAttempt& /*attempt*/, const RuleContext& /*context*/) {}
   virtual void on_liveness(const Liveness& /*liveness*/, const RuleContext& /*context*/) {}
+  virtual void on_loss(const LossSeen& /*loss*/, const RuleContext& /*context*/) {}
   virtual void on_left(Rank /*rank*/, const RuleContext& /*context*/) {}
   // The run is over: every rank said goodbye, or all are gone.
   virtual void on_end(const RuleContext& /*context*/) {}

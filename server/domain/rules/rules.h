@@ -17,5 +17,6 @@ std::unique_ptr<Rule> make_rank_disagreement();
 std::unique_ptr<Rule> make_rank_lost();
 std::unique_ptr<Rule> make_scale_collapse();
 std::unique_ptr<Rule> make_scale_vanished();
+std::unique_ptr<Rule> make_stats_dropped();
 
 }  // namespace scalewatch::domain

@@ -104,16 +104,16 @@ void Load::run(Stream& stream, std::uint32_t rank) {
     monitor.end_attempt();
     for (;;) {
       stats = monitor.stats();
-      stream.durable = stats.durable_seq;
-      if (stats.last_seq - stats.durable_seq < options_.in_flight || stop_) break;
+      stream.durable = stats.durable_attempts;
+      if (stats.attempts - stats.durable_attempts < options_.in_flight || stop_) break;
       std::this_thread::sleep_for(1ms);
     }
   }
   if (!monitor.wait_durable(60'000))
     throw std::runtime_error(std::string("not all reports became durable: ") + stats.last_fault);
   stats = monitor.stats();
-  stream.durable = stats.durable_seq;
-  stream.totals.durable = stats.durable_seq;
+  stream.durable = stats.durable_attempts;
+  stream.totals.durable = stats.durable_attempts;
   stream.totals.thinned = stats.reports_thinned;
   stream.totals.dropped = stats.dropped_buffer_full + stats.dropped_queue_full + stats.dropped_too_large +
                           stats.dropped_rejected + stats.dropped_internal + stats.dropped_stopped;

@@ -36,10 +36,20 @@ std::filesystem::path temporary_folder() {
 
 ServerProcess::ServerProcess(const std::string& config) : folder_(temporary_folder()) {
   std::ofstream(folder_ / "config.yaml") << (config.empty() ? "log: {level: info}\n" : config);
+  try {
+    start();
+  } catch (...) {
+    std::filesystem::remove_all(folder_);
+    throw;
+  }
+}
+
+void ServerProcess::start() {
   const std::string program = (std::filesystem::canonical("/proc/self/exe").parent_path() / "scalewatchd").string();
-  std::vector<std::string> words{program,          "--config",    folder_ / "config.yaml", "--data-dir",
-                                 folder_ / "data", "--listen",    "127.0.0.1:0",           "--http",
-                                 "127.0.0.1:0",    "--port-file", folder_ / "ports"};
+  std::filesystem::remove(folder_ / "ports");
+  std::vector<std::string> words{
+      program,  "--config", folder_ / "config.yaml", "--data-dir",     folder_ / "data", "--listen", address_,
+      "--http", http_,      "--port-file",           folder_ / "ports"};
   std::vector<char*> arguments;
   for (auto& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
@@ -56,9 +66,7 @@ ServerProcess::ServerProcess(const std::string& config) : folder_(temporary_fold
   try {
     wait_until_ready();
   } catch (...) {
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-    std::filesystem::remove_all(folder_);
+    kill_now();
     throw;
   }
 }
@@ -68,8 +76,9 @@ void ServerProcess::wait_until_ready() {
     std::istringstream ports(content(folder_ / "ports"));
     for (std::string line; std::getline(ports, line);) {
       if (line.starts_with("grpc=")) address_ = "127.0.0.1:" + line.substr(5);
+      if (line.starts_with("http=")) http_ = "127.0.0.1:" + line.substr(5);
     }
-    if (!address_.empty()) return;
+    if (std::filesystem::exists(folder_ / "ports") && !address_.ends_with(":0") && !http_.ends_with(":0")) return;
     if (waitpid(pid_, nullptr, WNOHANG) == pid_) break;
     std::this_thread::sleep_for(100ms);
   }
@@ -77,12 +86,24 @@ void ServerProcess::wait_until_ready() {
 }
 
 ServerProcess::~ServerProcess() {
-  if (pid_ > 0) {
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
+  kill_now();
   std::error_code ignored;
   std::filesystem::remove_all(folder_, ignored);
+}
+
+void ServerProcess::signal(int number) const {
+  if (pid_ > 0) kill(pid_, number);
+}
+
+void ServerProcess::kill_now() {
+  if (pid_ <= 0) return;
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+  pid_ = 0;
+}
+
+void ServerProcess::restart() {
+  start();
 }
 
 void ServerProcess::stop() {

@@ -17,19 +17,24 @@ class ServerProcess {
   ServerProcess(const ServerProcess&) = delete;
   ServerProcess& operator=(const ServerProcess&) = delete;
 
-  [[nodiscard]] const std::string& address() const { return address_; }  // host:port of gRPC
+  [[nodiscard]] const std::string& address() const { return address_; }  // of gRPC, host:port
   // SIGTERM, then waits; throws std::runtime_error unless it exits with 0.
   void stop();
+  void signal(int number) const;
+  void kill_now();  // SIGKILL, and waits
+  void restart();   // on the same ports and data, after kill_now() or stop()
   // Bytes of the history on disk. After stop() the write-ahead log is part of the file.
   [[nodiscard]] std::uint64_t history_bytes() const;
   // CPU time of the server so far, seconds; 0 once it ended.
   [[nodiscard]] double cpu_seconds() const;
 
  private:
+  void start();
   void wait_until_ready();
 
   std::filesystem::path folder_;
-  std::string address_;
+  std::string address_ = "127.0.0.1:0";
+  std::string http_ = "127.0.0.1:0";
   pid_t pid_ = 0;
 };
 

@@ -68,6 +68,25 @@ TEST_F(Views, Doctor) {
   expect_golden("doctor.txt", text({"doctor", "--run", "digits-hot"}, kExitCritical));
 }
 
+TEST_F(Views, ShowTellsLossesByCause) {
+  const auto lose = [&](int rank, const char* cause, std::uint64_t reports, std::uint64_t thinned) {
+    auto& loss = *server.data().run.mutable_ranks(rank)->add_losses();
+    loss.set_cause(cause);
+    loss.set_reports(reports);
+    loss.set_first_seq(reports > 0 ? 40 : 0);
+    loss.set_last_seq(reports > 0 ? 39 + reports : 0);
+    loss.set_thinned(thinned);
+    loss.set_first_attempt(7);
+    loss.set_last_attempt(9);
+  };
+  lose(0, "buffer_full", 3, 0);
+  lose(1, "buffer_full", 0, 5);
+  lose(1, "reconnect", 0, 12);
+  const std::string shown = text({"show", "digits-hot"});
+  EXPECT_THAT(shown, testing::ContainsRegex("buffer_full +3 +5 +2  reports 40-42 of rank 0"));
+  EXPECT_THAT(shown, testing::ContainsRegex("reconnect +0 +12 +1  attempts 7-9 of rank 1"));
+}
+
 TEST_F(Views, RunsReadsEveryPageUpToTheLimit) {
   auto& runs = *server.data().runs.mutable_runs();
   while (runs.size() < 7) *runs.Add() = runs.Get(1);

@@ -97,7 +97,7 @@ static void lives_without_a_server(void) {
   EXPECT(scalewatch_get_stats(monitor, &stats) == SCALEWATCH_INVALID_ARGUMENT); /* size not set */
   stats.size = sizeof stats;
   EXPECT(scalewatch_get_stats(monitor, &stats) == SCALEWATCH_OK);
-  EXPECT(stats.last_seq == 1 && stats.durable_seq == 0);
+  EXPECT(stats.attempts == 1 && stats.durable_attempts == 0);
 
   EXPECT(scalewatch_close(monitor, 5000, NULL) == SCALEWATCH_TIMEOUT); /* after one try: nobody was ever there */
   EXPECT(scalewatch_close(NULL, 0, NULL) == SCALEWATCH_OK);

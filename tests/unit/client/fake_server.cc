@@ -2,9 +2,11 @@
 
 #include <grpcpp/server_builder.h>
 
+#include <utility>
+
 namespace scalewatch::client_test {
 
-FakeServer::FakeServer(Behaviour behaviour, int port) : behaviour_(behaviour) {
+FakeServer::FakeServer(Behaviour behaviour, int port) : behaviour_(std::move(behaviour)) {
   grpc::ServerBuilder builder;
   builder.AddListeningPort("127.0.0.1:" + std::to_string(port), grpc::InsecureServerCredentials(), &port_);
   builder.RegisterService(this);
@@ -24,7 +26,12 @@ void FakeServer::stop() {
 
 void FakeServer::set(Behaviour behaviour) {
   const std::lock_guard lock(mutex_);
-  behaviour_ = behaviour;
+  behaviour_ = std::move(behaviour);
+}
+
+void FakeServer::say(v1::Directive directive) {
+  const std::lock_guard lock(mutex_);
+  say_ = std::move(directive);
 }
 
 FakeServer::Messages FakeServer::messages() const {
@@ -69,6 +76,7 @@ grpc::Status FakeServer::Stream(grpc::ServerContext* /*context*/,
                                 grpc::ServerReaderWriter<v1::ServerMessage, v1::ClientMessage>* stream) {
   v1::ClientMessage message;
   bool faulted = false;
+  std::string incarnation;
   while (stream->Read(&message)) {
     v1::ServerMessage answer;
     std::optional<v1::ServerMessage> more;
@@ -76,6 +84,13 @@ grpc::Status FakeServer::Stream(grpc::ServerContext* /*context*/,
     {
       const std::lock_guard lock(mutex_);
       messages_.push_back(message);
+      if (message.has_hello()) {
+        if (!behaviour_.refuse.ok()) {
+          changed_.notify_all();
+          return behaviour_.refuse;
+        }
+        incarnation = message.hello().incarnation();
+      }
       const std::uint64_t seq = message.has_report() ? message.report().seq()
                                 : message.has_loss() ? message.loss().last_seq()
                                                      : 0;
@@ -85,9 +100,10 @@ grpc::Status FakeServer::Stream(grpc::ServerContext* /*context*/,
         fatal = true;
       } else if (message.has_hello() && behaviour_.greet) {
         v1::HelloAck& ack = *answer.mutable_hello_ack();
-        ack.set_resume_after_seq(behaviour_.resume_after.value_or(durable_));
+        ack.set_resume_after_seq(behaviour_.resume_after.value_or(durable_[incarnation]));
         ack.set_need_table(behaviour_.need_table);
         ack.mutable_limits()->set_max_message_bytes(behaviour_.max_message_bytes);
+        ack.mutable_directives()->Add(behaviour_.directives.begin(), behaviour_.directives.end());
         if (behaviour_.stop_directive) more.emplace().mutable_directive()->set_stop(true);
       } else if (message.has_report() && behaviour_.report_fault != v1::FAULT_CAUSE_UNSPECIFIED && !faulted) {
         faulted = true;
@@ -96,10 +112,11 @@ grpc::Status FakeServer::Stream(grpc::ServerContext* /*context*/,
         answer.mutable_fault()->set_seq(seq);
         fatal = behaviour_.report_fault != v1::FAULT_CAUSE_BAD_REPORT;
       } else if (seq != 0 && behaviour_.ack) {
-        durable_ = seq;
+        durable_[incarnation] = seq;
         answer.mutable_ack()->set_folded_seq(seq);
         answer.mutable_ack()->set_durable_seq(seq);
       }
+      if (message.has_report() && say_) *more.emplace().mutable_directive() = *std::exchange(say_, std::nullopt);
     }
     changed_.notify_all();
     if (answer.kind_case() != v1::ServerMessage::KIND_NOT_SET) stream->Write(answer);

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -25,6 +26,8 @@ struct Behaviour {
   v1::FaultCause hello_fault = v1::FAULT_CAUSE_UNSPECIFIED;   // answer to Hello instead of HelloAck
   v1::FaultCause report_fault = v1::FAULT_CAUSE_UNSPECIFIED;  // answer to the first report of a stream
   bool stop_directive = false;                                // sent after HelloAck
+  std::vector<v1::Directive> directives;                      // in HelloAck
+  grpc::Status refuse = grpc::Status::OK;                     // another one: ends each stream before it is greeted
 };
 
 class FakeServer final : public v1::Ingest::Service {
@@ -37,6 +40,8 @@ class FakeServer final : public v1::Ingest::Service {
   // Breaks all streams and closes the port.
   void stop();
   void set(Behaviour behaviour);
+  // Sends a directive with the answer to the next report.
+  void say(v1::Directive directive);
 
   [[nodiscard]] int port() const { return port_; }
   [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
@@ -60,7 +65,8 @@ class FakeServer final : public v1::Ingest::Service {
   mutable std::condition_variable changed_;
   Behaviour behaviour_;
   Messages messages_;
-  std::uint64_t durable_ = 0;
+  std::map<std::string, std::uint64_t> durable_;  // by incarnation
+  std::optional<v1::Directive> say_;
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
 };

@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <limits>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
 #include <vector>
 
 #include "tests/unit/client/fake_server.h"
@@ -115,6 +119,60 @@ TEST(LossScaler, UnscalesEveryKindOfGradient) {
   EXPECT_EQ(b[0], 2.0);
   EXPECT_EQ(static_cast<float>(c[0]), 1.0F);
   EXPECT_EQ(master[0], 0.5F);
+}
+
+// A bfloat16 of a user's own: explicit conversions only.
+struct Bf16 {
+  Bf16() = default;
+  explicit Bf16(float value) : half(value) {}
+  explicit operator float() const { return half; }
+  float half = 0;
+};
+
+TEST(LossScaler, ScaledHalvesAreFloats) {
+  LossScaler scaler;
+  static_assert(std::is_same_v<decltype(scaler.scale(_Float16{})), float>);
+  static_assert(std::is_same_v<decltype(scaler.scale(Bf16{})), float>);
+  static_assert(std::is_same_v<decltype(scaler.scale(1)), float>);
+  static_assert(std::is_same_v<decltype(scaler.scale(1.0)), double>);
+  EXPECT_EQ(scaler.scale(static_cast<_Float16>(0.5)), 32768.0F);
+  EXPECT_EQ(scaler.scale(static_cast<_Float16>(3)), 196608.0F);  // fp16 ends at 65504
+  EXPECT_EQ(scaler.scale(Bf16(3)), 196608.0F);
+  Bf16 gradient(65536);
+  EXPECT_TRUE(scaler.unscale(scaler.add_optimizer(), {{&gradient, 1}}));
+  EXPECT_EQ(gradient.half, 1.0F);
+}
+
+TEST(LossScaler, AccumulatesUnderOneScale) {
+  LossScaler scaler(fast());
+  const auto optimizer = scaler.add_optimizer();
+  float gradient = 0;
+  for (int micro = 0; micro < 4; ++micro) gradient += scaler.scale(0.25F);
+  EXPECT_TRUE(scaler.unscale(optimizer, {{&gradient, 1}}));
+  EXPECT_EQ(gradient, 1.0F);
+  EXPECT_TRUE(scaler.step(optimizer, [] {}));
+  scaler.update();
+  EXPECT_EQ(scaler.growth_tracker(), 1U);  // one attempt, not four
+}
+
+TEST(LossScaler, AFailedReductionNeverUnscalesTwice) {
+  LossScaler scaler(fast());
+  const auto optimizer = scaler.add_optimizer();
+  scaler.set_reduce([](std::uint32_t, double) -> double { throw std::runtime_error("a rank is gone"); });
+  float gradient = scaler.scale(2.0F);
+  EXPECT_THROW(scaler.step(optimizer, {{&gradient, 1}}, [] { FAIL() << "undecided"; }), std::runtime_error);
+  EXPECT_EQ(gradient, 2.0F);
+  expect_refused([&] { scaler.step(optimizer, {{&gradient, 1}}, [] {}); }, "No inf checks");
+  EXPECT_EQ(gradient, 2.0F);
+}
+
+TEST(LossScaler, AnOptimizerThatThrowsCanBeSteppedAgain) {
+  LossScaler scaler(fast());
+  const auto optimizer = scaler.add_optimizer();
+  float gradient = scaler.scale(2.0F);
+  EXPECT_THROW(scaler.step(optimizer, {{&gradient, 1}}, [] { throw std::runtime_error("no memory"); }), std::runtime_error);
+  EXPECT_TRUE(scaler.step(optimizer, {{&gradient, 1}}, [] {}));
+  EXPECT_EQ(gradient, 2.0F);
 }
 
 TEST(LossScaler, EachOptimizerSkipsAloneAndOneBacksOffForAll) {
@@ -266,6 +324,64 @@ TEST(LossScaler, ReportsByItself) {
   const auto hello = server.hellos().front();
   EXPECT_EQ(hello.scalers(0).policy(), "pytorch");
   EXPECT_EQ(hello.scalers(0).parameters().at("growth_interval"), 1);
+}
+
+TEST(LossScaler, ReportsEachWrongUseAsMisuse) {
+  FakeServer server;
+  MonitorOptions opened;
+  opened.run = "run";
+  opened.server = server.address();
+  Monitor monitor(opened);
+  LossScaler scaler(fast(), &monitor);
+  const auto adam = scaler.add_optimizer({"adam", "Adam"});
+  const auto sgd = scaler.add_optimizer({"sgd", "SGD"});
+  float gradient = 1;
+  const std::vector<GradientView> gradients{{&gradient, 1}};
+  monitor.begin_attempt(1);
+  EXPECT_THROW(scaler.unscale(adam, gradients), std::logic_error);
+  scaler.scale(1.0F);
+  EXPECT_THROW(scaler.update(), std::logic_error);
+  EXPECT_THROW(scaler.step(adam, [] {}), std::logic_error);
+  scaler.unscale(adam, gradients);
+  EXPECT_THROW(scaler.unscale(adam, gradients), std::logic_error);
+  scaler.step(adam, [] {});
+  EXPECT_THROW(scaler.unscale(adam, gradients), std::logic_error);
+  EXPECT_THROW(scaler.step(adam, [] {}), std::logic_error);
+  EXPECT_TRUE(scaler.step(sgd, gradients, [] {}));  // one optimizer's trouble is not the other's
+  EXPECT_THROW(scaler.update(0.0F), std::logic_error);
+  scaler.scale(1.0F);
+  EXPECT_THROW(scaler.step(sgd, gradients, [] {}), std::logic_error);
+  monitor.end_attempt();
+
+  const auto reports = server.reports(1);
+  ASSERT_EQ(reports.size(), 1U);
+  std::vector<std::string> told;
+  for (const auto& misuse : reports[0].misuse()) {
+    EXPECT_TRUE(misuse.raised());
+    told.push_back(misuse.kind());
+  }
+  EXPECT_EQ(told, (std::vector<std::string>{"step_without_scale", "update_without_checks", "no_inf_checks", "unscale_twice",
+                                            "unscale_after_step", "step_twice", "bad_scale", "update_missing"}));
+  EXPECT_EQ(reports[0].misuse(3).detail(), "unscale() has already been called on optimizer 'adam' since the last update().");
+  EXPECT_EQ(reports[0].misuse(7).detail(),
+            "step() has already been called on optimizer 'sgd' since the last update(): call update() once an iteration, "
+            "after every step().");
+}
+
+// The example in the header's comment is the program that loss_scaler_example.cc compiles and runs.
+TEST(LossScaler, TheHeadersExampleIsARealProgram) {
+  std::ifstream program(SCALEWATCH_TEST_DATA "/../unit/client/loss_scaler_example.cc");
+  std::string source(std::istreambuf_iterator<char>(program), {});
+  std::ifstream header(SCALEWATCH_TEST_DATA "/../../client_lib/include/scalewatch/loss_scaler.hpp");
+  std::size_t at = 0;
+  int lines = 0;
+  for (std::string line; std::getline(header, line) && line != "#pragma once";) {
+    if (line.rfind("//   ", 0) != 0) continue;
+    at = source.find("\n" + line.substr(3) + "\n", at);
+    ASSERT_NE(at, std::string::npos) << line;
+    ++lines;
+  }
+  EXPECT_GE(lines, 8);
 }
 
 }  // namespace

@@ -180,11 +180,13 @@ TEST(Report, StridedDataAndRecordsMadeElsewhere) {
   monitor.end_attempt();
   const auto reports = server.reports(1);
   ASSERT_EQ(reports.size(), 1U);
-  const v1::RecordBlock& block = reports[0].blocks(0);
-  EXPECT_EQ(block.count(), 2U);
-  EXPECT_EQ(block.sum(0), 6.0);
-  EXPECT_EQ(block.nan(0).count(), 9U);
-  EXPECT_TRUE(std::isnan(block.max(1)));
+  ASSERT_EQ(reports[0].blocks_size(), 2);  // what is not finite stands apart
+  const v1::RecordBlock& bad = reports[0].blocks(0);
+  EXPECT_EQ(bad.first_id(), device);
+  EXPECT_EQ(bad.nan(0).count(), 9U);
+  EXPECT_TRUE(std::isnan(bad.max(0)));
+  EXPECT_EQ(reports[0].blocks(1).first_id(), column);
+  EXPECT_EQ(reports[0].blocks(1).sum(0), 6.0);
 }
 
 TEST(Report, TableGrowsByDeltas) {

@@ -6,26 +6,30 @@
 #include <vector>
 
 #include "client_lib/src/pack.h"
+#include "scalewatch/v1/ingest.pb.h"
 
 namespace scalewatch::client {
 namespace {
 
 constexpr std::uint64_t kPlenty = 1 << 20;
 
-std::string full_report(std::uint64_t seq, std::size_t tensors = 100) {
-  Attempt attempt;
-  attempt.seq = seq;
+// tensors: records, of which so many are not finite.
+std::string full_report(std::uint64_t seq, std::size_t tensors = 100, std::size_t bad = 0) {
+  Sheet sheet(tensors);
   for (std::size_t i = 0; i < tensors; ++i) {
-    Measured& m = attempt.measured.emplace_back();
-    m.id = static_cast<std::uint32_t>(i);
-    m.role = Role::kGradient;
-    m.micro_batches = 1;
+    sheet[i].id = static_cast<std::uint32_t>(i);
+    sheet[i].role = Role::kGradient;
+    sheet[i].micro_batches = 1;
+    if (i < bad) sheet[i].record.nan = 1;
   }
-  return ReportPacker().pack(attempt, {});
+  Attempt attempt;
+  attempt.number = seq;
+  attempt.sheet = &sheet;
+  return ReportPacker().pack(attempt, seq, {}, {});
 }
 
 void add(SendBuffer& buffer, std::uint64_t first, std::uint64_t last) {
-  for (std::uint64_t seq = first; seq <= last; ++seq) buffer.add_report(seq, true, full_report(seq));
+  for (std::uint64_t seq = first; seq <= last; ++seq) buffer.add_report(seq, Fullness::kFull, full_report(seq));
 }
 
 struct Sent {
@@ -35,7 +39,7 @@ struct Sent {
   bool operator==(const Sent&) const = default;
 };
 Sent report(std::uint64_t seq) {
-  return {seq, seq, true, LossCause::kInternal};
+  return {seq, seq, true, LossCause::kNone};
 }
 Sent loss(std::uint64_t first, std::uint64_t last, LossCause cause) {
   return {first, last, false, cause};
@@ -45,7 +49,6 @@ std::vector<Sent> send_all(SendBuffer& buffer) {
   std::vector<Sent> sent;
   while (const auto* item = buffer.next()) {
     sent.push_back({item->first_seq, item->last_seq, !item->message.empty(), item->cause});
-    if (!item->message.empty()) sent.back().cause = LossCause::kInternal;
     buffer.sent();
   }
   return sent;
@@ -73,9 +76,52 @@ TEST(SendBuffer, ThinsTheOldestFirst) {
   add(buffer, 1, 4);
   EXPECT_EQ(buffer.counters().thinned, 1U);
   EXPECT_EQ(buffer.counters().dropped_total(), 0U);
-  EXPECT_FALSE(buffer.next()->full);
+  EXPECT_EQ(buffer.next()->fullness, Fullness::kBadOnly);
   buffer.sent();
-  EXPECT_TRUE(buffer.next()->full);
+  EXPECT_EQ(buffer.next()->fullness, Fullness::kFull);
+}
+
+TEST(SendBuffer, NonFiniteTensorsOutliveTheOthers) {
+  const std::uint64_t one = full_report(1, 100, 3).capacity() + sizeof(SendBuffer::Item);
+  SendBuffer buffer(20 * one);
+  buffer.resume(0);
+  for (std::uint64_t seq = 1; seq <= 60; ++seq) buffer.add_report(seq, Fullness::kFull, full_report(seq, 100, 3));
+  EXPECT_LE(buffer.bytes(), 20 * one);
+  EXPECT_EQ(buffer.counters().dropped_total(), 0U);
+  v1::ClientMessage first;
+  ASSERT_TRUE(first.ParseFromString(buffer.next()->message));
+  EXPECT_EQ(first.report().statistics_lost(), v1::LOSS_CAUSE_BUFFER_FULL);
+  ASSERT_EQ(first.report().blocks_size(), 1);
+  EXPECT_EQ(first.report().blocks(0).nan_size(), 3);
+}
+
+TEST(SendBuffer, AnOldStreamComesBackWithItsLast64FullReports) {
+  SendBuffer buffer(64 * kPlenty);
+  buffer.resume(0);
+  add(buffer, 1, 100);
+  buffer.resume(10);
+  std::size_t full = 0;
+  for (std::uint64_t seq = 11; const auto* item = buffer.next(); ++seq) {
+    ASSERT_EQ(item->first_seq, seq);
+    EXPECT_EQ(item->fullness == Fullness::kFull, seq > 100 - SendBuffer::kFullOnReconnect) << seq;
+    full += item->fullness == Fullness::kFull ? 1 : 0;
+    buffer.sent();
+  }
+  EXPECT_EQ(full, SendBuffer::kFullOnReconnect);
+  EXPECT_EQ(buffer.counters().thinned, 100 - 10 - SendBuffer::kFullOnReconnect);
+}
+
+TEST(SendBuffer, CountsAttemptsThatAreDurableOrLost) {
+  SendBuffer buffer(kPlenty);
+  buffer.resume(0);
+  add(buffer, 1, 2);
+  buffer.add_report(0, Fullness::kFull, full_report(3));  // retrospective: no attempt of its own
+  buffer.add_loss(3, LossCause::kQueueFull);
+  send_all(buffer);
+  buffer.durable(3);
+  EXPECT_EQ(buffer.durable_attempts(), 2U);
+  buffer.durable(4);
+  EXPECT_EQ(buffer.durable_attempts(), 3U);
 }
 
 TEST(SendBuffer, ThenLosesTheOldestAndMergesTheirRange) {
@@ -148,8 +194,10 @@ TEST(SendBuffer, TooLargeReportsAreThinnedThenLost) {
   buffer.resume(0);
   add(buffer, 1, 1);
   buffer.too_large();
-  EXPECT_FALSE(buffer.next()->full);
+  EXPECT_EQ(buffer.next()->fullness, Fullness::kBadOnly);
   EXPECT_FALSE(buffer.next()->message.empty());
+  buffer.too_large();
+  EXPECT_EQ(buffer.next()->fullness, Fullness::kNone);
   buffer.too_large();
   EXPECT_EQ(send_all(buffer), (std::vector<Sent>{loss(1, 1, LossCause::kTooLarge)}));
 }

@@ -67,7 +67,7 @@ TEST_P(Environment, RoundingModeAndFlagsStay) {
 TEST_P(Environment, TrappedExceptionsDoNotKillTheTrainer) {
   const std::vector<float> values = hard_values();
   const std::vector<double> wide(1000, std::numeric_limits<double>::max());
-  feenableexcept(FE_INVALID | FE_OVERFLOW | FE_DIVBYZERO);
+  if (feenableexcept(FE_INVALID | FE_OVERFLOW | FE_DIVBYZERO) == -1) GTEST_SKIP() << "this processor traps none";
   const Record narrow = measure(values.data(), DType::kFp32, values.size(), DType::kFp16, 1);
   const Record great = measure(wide.data(), DType::kFp64, wide.size(), DType::kFp16, 1);
   const int trapped = fegetexcept();

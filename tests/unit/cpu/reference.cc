@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 
+#include "cuda/cpu/kernel.h"
 #include "cuda/cpu/measure.h"
 
 namespace scalewatch::cpu_test {
@@ -239,16 +240,10 @@ void expect_identical(const Record& got, const Record& want, const std::string& 
 }
 
 std::vector<std::int64_t> instruction_sets() {
+  // Highway's portable target runs everywhere.
+  const std::int64_t usable = cpu::compiled_targets() & (hwy::SupportedTargets() | HWY_EMU128);
   std::vector<std::int64_t> sets;
-  const std::int64_t supported = hwy::SupportedTargets();
-#if HWY_ARCH_X86
-  for (const std::int64_t target : {HWY_AVX3, HWY_AVX2, HWY_SSE4, HWY_SSSE3}) {
-    if ((supported & target) != 0) sets.push_back(target);
-  }
-#else
-  if ((supported & HWY_STATIC_TARGET) != 0) sets.push_back(HWY_STATIC_TARGET);
-#endif
-  sets.push_back(HWY_EMU128);
+  for (std::int64_t rest = usable; rest != 0; rest &= rest - 1) sets.push_back(rest & -rest);
   return sets;
 }
 

@@ -3,6 +3,7 @@
 #include <hwy/targets.h>
 
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <random>
@@ -120,13 +121,24 @@ TEST_P(Sizes, NothingToMeasureIsAnEmptyRecord) {
   EXPECT_EQ(counts.counts, ExponentCounts{}.counts);
 }
 
+// Normally distributed, as gradients are: sums take the fast path, which random patterns of wide formats never do.
+Bytes normal_bytes(DType dtype, std::uint64_t numel) {
+  std::mt19937 random(9);
+  std::normal_distribution<float> normal;
+  Bytes bytes;
+  for (std::uint64_t i = 0; i < numel; ++i) append(bytes, dtype, pattern_of(dtype, static_cast<long double>(normal(random))));
+  return bytes;
+}
+
 // The order of additions does not depend on the vectors' width.
 TEST(Determinism, TheSameBitsOnEveryInstructionSet) {
+  const std::uint64_t numel = 100'003;
   for (const DType dtype : kDTypes) {
-    for (const bool non_finite : {false, true}) {
-      const std::uint64_t numel = 100'003;
-      const Bytes bytes = random_bytes(dtype, numel, non_finite, 4);
+    const Bytes inputs[] = {random_bytes(dtype, numel, false, 4), random_bytes(dtype, numel, true, 4),
+                            normal_bytes(dtype, numel)};
+    for (const Bytes& bytes : inputs) {
       const Record first = measure(bytes.data(), dtype, numel, DType::kFp16, 1);
+      expect_matches(first, reference(bytes.data(), dtype, numel, DType::kFp16, 1), name_of(dtype));
       for (const std::int64_t target : instruction_sets()) {
         hwy::SetSupportedTargetsForTest(target);
         expect_identical(measure(bytes.data(), dtype, numel, DType::kFp16, 1), first,
@@ -135,6 +147,36 @@ TEST(Determinism, TheSameBitsOnEveryInstructionSet) {
       hwy::SetSupportedTargetsForTest(0);
     }
   }
+}
+
+// The same on every machine: these sums' bits are what x86-64 and 64-bit ARM gave. Whoever changes the order of additions makes
+// ranks of different versions disagree in the last bits, and writes new ones here.
+TEST(Determinism, TheSameBitsOnEveryMachine) {
+  constexpr std::uint64_t kNumel = 400'003;  // several parts
+  std::uint64_t state = 88172645463325252U;
+  std::string sums;
+  for (const DType dtype : kDTypes) {
+    Bytes bytes(kNumel * size_of(dtype));
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      state ^= state << 13U;
+      state ^= state >> 7U;
+      state ^= state << 17U;
+      bytes[i] = static_cast<unsigned char>(state >> 33U);
+      // Magnitudes within a few octaves: the fast sums.
+      if ((i + 1) % size_of(dtype) == 0) bytes[i] = (bytes[i] & 0x83U) | (size_of(dtype) <= 2 ? 0x34U : 0x3CU);
+    }
+    const Record record = measure(bytes.data(), dtype, kNumel, DType::kFp16, 1);
+    char line[80];
+    std::snprintf(line, sizeof line, "%s %a %a\n", name_of(dtype).c_str(), record.sum, record.sum_sq);
+    sums += line;
+  }
+  EXPECT_EQ(sums,
+            "fp64 0x1.59e2ap+7 0x1.35a4e2p+14\n"
+            "fp32 0x1.c6bfd2p+6 0x1.3104eap+17\n"
+            "fp16 -0x1.ca058p+6 0x1.c7605p+15\n"
+            "bf16 -0x1.ec9c3p-10 0x1.2ef4bcp-15\n"
+            "e4m3fn -0x1.03dp+8 0x1.17f0f8p+18\n"
+            "e5m2 -0x1.7a7p+8 0x1.80b50ap+15\n");
 }
 
 }  // namespace

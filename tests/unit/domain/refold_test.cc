@@ -67,6 +67,7 @@ std::vector<Input> random_inputs(std::uint64_t seed) {
       if (chance(20)) digest.recovered = {static_cast<std::uint32_t>(random() % 17)};
       if (chance(30)) digest.replicas = {{kWeight0, chance(5) ? random() : 5}};
       if (chance(10)) digest.falling = FallingTensor{static_cast<std::uint32_t>(random() % 17), 2.5};
+      if (chance(3)) digest.statistics_lost = static_cast<LossCause>(1 + random() % 7);
       if (chance(4)) digest.retrospective = true;
       inputs.emplace_back(digest);
     }
@@ -79,7 +80,7 @@ std::vector<Input> random_inputs(std::uint64_t seed) {
       inputs.emplace_back(liveness);
     }
     if (chance(1)) inputs.emplace_back(RankLeft{static_cast<Rank>(random() % ranks), "done", now});
-    if (chance(1)) inputs.emplace_back(ReportsLost{0, 1, random() % 5, "queue_full", now});
+    if (chance(1)) inputs.emplace_back(ReportsLost{0, 1, random() % 5, LossCause::kQueueFull, now});
     if (chance(1)) open_segment();
   }
   for (Rank rank = 0; rank < ranks; ++rank) inputs.emplace_back(RankLeft{rank, "done", now});

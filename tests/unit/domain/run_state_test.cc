@@ -20,7 +20,7 @@ TEST(RunState, ViewCountsAndFollowsTheScaler) {
     digest.grad_norm = 2;
     digest.scalers[0].growth_tracker = 3;
   });
-  driver.send(ReportsLost{1, 5, 9, "buffer_full", driver.now});
+  driver.send(ReportsLost{1, 5, 9, LossCause::kBufferFull, driver.now});
   const RunView view = driver.state.view();
   EXPECT_EQ(view.segment, 1u);
   EXPECT_EQ(view.attempts, 6u);
@@ -36,7 +36,8 @@ TEST(RunState, ViewCountsAndFollowsTheScaler) {
   EXPECT_EQ(view.scalers[0].growths, 1u);
   EXPECT_FALSE(view.scalers[0].calibrating);
   ASSERT_EQ(view.ranks.size(), 2u);
-  EXPECT_EQ(view.ranks[1].lost_reports, 5u);
+  ASSERT_EQ(view.ranks[1].losses.size(), 1u);
+  EXPECT_EQ(view.ranks[1].losses[0].reports, 5u);
   EXPECT_EQ(view.ranks[1].last_attempt, 6u);
 }
 

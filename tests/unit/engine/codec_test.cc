@@ -141,7 +141,7 @@ TEST(InputCodec, BringsBackEveryKind) {
                                           {domain::RankLeft{1, "finished", 7}, incarnation},
                                           {domain::AttemptClosed{9, {1, 2}, 8}, {}},
                                           {domain::Liveness{{{0, 1, true}, {1, 2, false}}, 9}, {}},
-                                          {domain::ReportsLost{1, 2, 3, "buffer_full", 4}, incarnation},
+                                          {domain::ReportsLost{1, 2, 3, domain::LossCause::kSpoolLimit, 4}, incarnation},
                                           {domain::Acknowledged{"Rule/x", "me", "héllo\"", 6}, {}}}) {
     const std::string text = encode_input(input);
     const LoggedInput back = decode_input(text);

@@ -170,7 +170,12 @@ class RecordingPeer final : public StreamPeer {
  public:
   void send(const v1::ServerMessage& message) override {
     std::lock_guard lock(mutex_);
-    if (message.has_hello_ack()) hello_ack_ = message.hello_ack();
+    if (message.has_hello_ack()) {
+      hello_ack_ = message.hello_ack();
+      directives_.clear();
+      for (const auto& directive : hello_ack_->directives()) take(directive);
+    }
+    if (message.has_directive()) take(message.directive());
     if (message.has_ack()) durable_ = std::max(durable_, message.ack().durable_seq());
     if (message.has_fault()) faults_.push_back(message.fault());
   }
@@ -197,11 +202,29 @@ class RecordingPeer final : public StreamPeer {
     std::lock_guard lock(mutex_);
     return durable_;
   }
+  // Those in force, by id, as a client keeps them.
+  std::map<std::string, v1::Directive> directives() {
+    std::lock_guard lock(mutex_);
+    return directives_;
+  }
+  int directives_told() {
+    std::lock_guard lock(mutex_);
+    return directives_told_;
+  }
   int resumes() const { return resumes_; }
   bool finished() const { return finished_; }
 
  private:
+  void take(const v1::Directive& directive) {
+    ++directives_told_;
+    directives_[directive.id()] = directive;
+    constexpr std::int64_t kLongAgo = 1'600'000'000'000;  // the manual clock is later
+    if (directive.expires_ms() != 0 && directive.expires_ms() < kLongAgo) directives_.erase(directive.id());
+  }
+
   std::mutex mutex_;
+  std::map<std::string, v1::Directive> directives_;
+  int directives_told_ = 0;
   std::optional<v1::HelloAck> hello_ack_;
   std::optional<v1::Fault> ended_;
   std::vector<v1::Fault> faults_;
@@ -218,7 +241,8 @@ class TestClient {
     std::uint32_t rank = 0;
     std::uint32_t world_size = 1;
     std::uint8_t incarnation = 1;
-    int tensors = 2;
+    int tensors = 2;     // gradients
+    int parameters = 0;  // beside them in the table; reports hold none
     std::int64_t start_ms = 0;
   };
 
@@ -243,7 +267,7 @@ class TestClient {
     out.set_world_size(options_.world_size);
     out.set_incarnation(std::string(16, static_cast<char>(options_.incarnation)));
     out.set_incarnation_order(options_.incarnation);
-    out.set_table_size(static_cast<std::uint32_t>(options_.tensors));
+    out.set_table_size(static_cast<std::uint32_t>(options_.tensors + options_.parameters));
     out.set_start_time_ms(options_.start_ms);
     out.set_table_hash(42);  // unknown to the server: it asks for the table
     out.set_framework("test");
@@ -275,14 +299,18 @@ class TestClient {
     v1::ClientMessage message;
     auto* table = message.mutable_table();
     table->set_version(1);
-    for (int i = 0; i < options_.tensors; ++i) {
-      auto* info = table->add_infos();
-      info->set_name("layer" + std::to_string(i) + ".weight");
-      info->set_role(v1::ROLE_GRADIENT);
-      info->set_dtype(v1::DTYPE_FP16);
-      info->set_numel(100);
-      info->set_forward_index(static_cast<std::uint32_t>(i));
-    }
+    const auto add = [&](int count, v1::Role role) {
+      for (int i = 0; i < count; ++i) {
+        auto* info = table->add_infos();
+        info->set_name("layer" + std::to_string(i) + ".weight");
+        info->set_role(role);
+        info->set_dtype(v1::DTYPE_FP16);
+        info->set_numel(100);
+        info->set_forward_index(static_cast<std::uint32_t>(i));
+      }
+    };
+    add(options_.tensors, v1::ROLE_GRADIENT);
+    add(options_.parameters, v1::ROLE_PARAMETER);
     return stream_->on_message(std::move(message));
   }
 
@@ -322,11 +350,16 @@ class TestClient {
     *message.mutable_report() = report;
     return stream_->on_message(std::move(message));
   }
-  Stream::Next send_loss(std::uint64_t first, std::uint64_t last) {
+  Stream::Next send_loss(std::uint64_t first, std::uint64_t last, v1::LossCause cause = v1::LOSS_CAUSE_BUFFER_FULL) {
     v1::ClientMessage message;
     message.mutable_loss()->set_first_seq(first);
     message.mutable_loss()->set_last_seq(last);
-    message.mutable_loss()->set_cause(v1::LOSS_CAUSE_BUFFER_FULL);
+    message.mutable_loss()->set_cause(cause);
+    return stream_->on_message(std::move(message));
+  }
+  Stream::Next heartbeat() {
+    v1::ClientMessage message;
+    message.mutable_heartbeat();
     return stream_->on_message(std::move(message));
   }
   Stream::Next goodbye() {

@@ -96,6 +96,36 @@ TEST_F(ExporterTest, ShowsARun) {
   EXPECT_THAT(text, Not(HasSubstr("ScaleCollapse")));
 }
 
+TEST_F(ExporterTest, ShowsLossesByCauseAndWhatClientsCostSummedOverRanks) {
+  auto run = make_run("digits");
+  for (std::uint32_t number = 0; number < 3; ++number) {
+    v1::RankSummary& rank = *run->add_ranks();
+    rank.set_rank(number);
+    rank.set_trainer_thread_ns(500'000'000);
+    rank.set_client_thread_ns(2'000'000'000);
+    rank.set_buffered_bytes(1000);
+    rank.set_spooled_bytes(number);
+    v1::LossSummary& loss = *rank.add_losses();
+    loss.set_cause(number == 2 ? "spool_limit" : "queue_full");
+    loss.set_reports(number);
+    loss.set_thinned(10);
+  }
+  runs = {run};
+  const std::string text = page();
+  for (const char* line : {
+           R"(scalewatch_run_lost_reports_total{run="digits",cause="queue_full"} 1)",
+           R"(scalewatch_run_lost_reports_total{run="digits",cause="spool_limit"} 2)",
+           R"(scalewatch_run_thinned_reports_total{run="digits",cause="queue_full"} 20)",
+           R"(scalewatch_client_trainer_thread_seconds_total{run="digits"} 1.5)",
+           R"(scalewatch_client_thread_seconds_total{run="digits"} 6)",
+           R"(scalewatch_client_buffered_bytes{run="digits"} 3000)",
+           R"(scalewatch_client_spooled_bytes{run="digits"} 3)",
+       }) {
+    EXPECT_THAT(text, HasSubstr(std::string(line) + "\n"));
+  }
+  EXPECT_THAT(text, Not(HasSubstr("rank="))) << "ranks are not bounded";
+}
+
 TEST_F(ExporterTest, ShowsTheServer) {
   stats.reports = 12;
   stats.queued_bytes = 4096;

@@ -1,0 +1,135 @@
+// What passes between the trainer's thread and the client's, and what is lost when the client's thread falls behind.
+#include "client_lib/src/mailbox.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace scalewatch::client {
+namespace {
+
+constexpr std::size_t kTensors = 100;
+constexpr std::size_t kSheets = 4;
+
+class MailboxTest : public testing::Test {
+ protected:
+  MailboxTest() {
+    for (std::size_t i = 0; i < kTensors; ++i) mailbox.add_tensor({});
+    mailbox.prepare(1, 1);
+  }
+
+  // One attempt with every tensor measured, so many of them not finite.
+  void post(std::size_t bad = 0) {
+    mailbox.attempt().number = ++number;
+    for (std::size_t i = 0; i < kTensors; ++i) {
+      Measured& measured = mailbox.sheet().emplace_back();
+      measured.id = static_cast<std::uint32_t>(i);
+      if (i < bad) measured.record.nan = 1;
+    }
+    mailbox.attempt().scalers.emplace_back();
+    mailbox.post(bad);
+  }
+  void give_back_all() {
+    for (Attempt* attempt : mail.attempts) mailbox.give_back(attempt);
+    mail.attempts.clear();
+  }
+
+  Mailbox mailbox{kSheets * kTensors * sizeof(Measured)};
+  Mailbox::Mail mail;
+  std::uint64_t number = 0;
+};
+
+TEST_F(MailboxTest, HandsOverInOrderAndUsesItsMemoryAgain) {
+  std::vector<const Measured*> seen;
+  for (int round = 0; round < 100; ++round) {
+    post();
+    mailbox.take(mail);
+    ASSERT_EQ(mail.attempts.size(), 1U);
+    EXPECT_EQ(mail.attempts[0]->number, number);
+    EXPECT_EQ(mail.ended, number);
+    ASSERT_EQ(mail.attempts[0]->sheet->size(), kTensors);
+    const Measured* memory = mail.attempts[0]->sheet->data();
+    if (std::ranges::find(seen, memory) == seen.end()) seen.push_back(memory);
+    give_back_all();
+  }
+  EXPECT_LE(seen.size(), kSheets);
+  EXPECT_EQ(mail.tensors.size(), 0U);
+}
+
+TEST_F(MailboxTest, StatisticsGoFirstThenWholeAttempts) {
+  for (std::size_t i = 0; i < Mailbox::kAttempts + 10; ++i) post(i == 5 ? 3 : 0);
+  mailbox.take(mail);
+  EXPECT_EQ(mail.ended, Mailbox::kAttempts + 10);
+  ASSERT_EQ(mail.attempts.size(), Mailbox::kAttempts);
+  for (std::size_t i = 0; i < mail.attempts.size(); ++i) {
+    const Attempt& attempt = *mail.attempts[i];
+    EXPECT_EQ(attempt.number, i + 1);
+    EXPECT_EQ(attempt.scalers.size(), 1U);
+    const bool full = i < kSheets - 1;  // the trainer holds one
+    EXPECT_EQ(attempt.statistics_lost, full ? LossCause::kNone : LossCause::kQueueFull);
+    EXPECT_EQ(attempt.sheet == nullptr ? 0 : attempt.sheet->size(), full ? kTensors : i == 5 ? 3U : 0U) << i;
+  }
+  give_back_all();
+  post();
+  mailbox.take(mail);
+  ASSERT_EQ(mail.attempts.size(), 1U);
+  EXPECT_EQ(mail.attempts[0]->sheet->size(), kTensors);
+}
+
+TEST_F(MailboxTest, MisuseComesWithItsAttemptAndIsBounded) {
+  Misuse misuse;
+  std::size_t taken = 0;
+  for (misuse.attempt = 1; mailbox.post(misuse); ++misuse.attempt) ++taken;
+  EXPECT_EQ(taken, 128U);
+  Misuse seen;
+  EXPECT_FALSE(mailbox.take_misuse(0, seen));
+  EXPECT_TRUE(mailbox.take_misuse(1, seen));
+  EXPECT_EQ(seen.attempt, 1U);
+  EXPECT_FALSE(mailbox.take_misuse(1, seen));
+}
+
+TEST_F(MailboxTest, NewestOverridesReachTheTrainer) {
+  EXPECT_EQ(mailbox.overrides(), nullptr);
+  for (std::uint16_t i = 0; i < 50; ++i) {
+    auto said = std::make_unique<Overrides>();
+    said->of.push_back(i);
+    mailbox.offer(std::move(said));
+    if (i % 3 == 0) continue;  // replaced before the trainer looks
+    ASSERT_NE(mailbox.overrides(), nullptr);
+    EXPECT_EQ(mailbox.overrides()->of[0], i);
+    mailbox.take(mail);  // frees what was retired
+  }
+}
+
+TEST_F(MailboxTest, TwoThreadsLoseNothingButWhatTheySay) {
+  constexpr std::uint64_t kCount = 20'000;
+  std::uint64_t got = 0;
+  std::uint64_t last = 0;
+  std::uint64_t full = 0;
+  std::thread client([&] {
+    while (last < kCount) {
+      mailbox.take(mail);
+      for (const Attempt* attempt : mail.attempts) {
+        EXPECT_GT(attempt->number, last);
+        last = attempt->number;
+        ++got;
+        if (attempt->statistics_lost == LossCause::kNone) {
+          ++full;
+          EXPECT_EQ(attempt->sheet->size(), kTensors);
+        }
+      }
+      give_back_all();
+      last = std::max(last, mail.ended);
+    }
+  });
+  for (std::uint64_t i = 0; i < kCount; ++i) post();
+  client.join();
+  EXPECT_GT(got, 0U);
+  EXPECT_LE(got, kCount);
+  EXPECT_GT(full, 0U);
+}
+
+}  // namespace
+}  // namespace scalewatch::client
