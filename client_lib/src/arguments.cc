@@ -31,8 +31,9 @@ template <class T>
 T sized(const T* from, const char* what) {
   if (from == nullptr) refuse(std::string(what) + " is NULL");
   if (from->size < sizeof(std::size_t)) refuse(std::string(what) + "->size is not set");
+  if (from->size >= sizeof(T)) return *from;
   T copy{};
-  std::memcpy(&copy, from, std::min(from->size, sizeof(T)));
+  std::memcpy(&copy, from, from->size);
   return copy;
 }
 

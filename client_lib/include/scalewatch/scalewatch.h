@@ -199,7 +199,7 @@ typedef struct scalewatch_stats {
   uint64_t connects;            /* streams opened that the server greeted */
   uint64_t trainer_thread_ns;   /* spent in this library on the trainer's thread, passes over data excluded; one observation in
                                    16 is timed */
-  uint64_t measure_ns;          /* spent in passes over data; of those over fewer than 4,096 elements one in 16 is timed */
+  uint64_t measure_ns;          /* spent in passes over data; of those over fewer than 4,096 elements one in 17 is timed */
   char last_fault[256];         /* what the server or the connection said last went wrong; "" = nothing */
   uint64_t dropped_spool_limit; /* whole reports lost to the spool's bounds */
   uint64_t misuse_dropped;      /* misuse events beyond 16 an attempt, or more than the client's thread could take */

@@ -53,4 +53,13 @@ void Trainer::measured_attempt(Samples& observe) {
   monitor_.end_attempt();
 }
 
+std::uint64_t Trainer::first_observation() {
+  monitor_.begin_attempt(++step_);
+  const std::uint64_t begin = ticks();
+  scalewatch_observe_record(monitor_.handle(), tensors_[0], &record_, 65536, 0);
+  const std::uint64_t time = ticks() - begin;
+  monitor_.end_attempt();
+  return time;
+}
+
 }  // namespace scalewatch::bench

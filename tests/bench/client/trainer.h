@@ -23,6 +23,9 @@ class Trainer {
   // The same, with a pass over 64 floats a tensor.
   void measured_attempt(Samples& observe);
 
+  // One attempt with one tensor; returns what its observation took, in ticks.
+  std::uint64_t first_observation();
+
   [[nodiscard]] Monitor& monitor() { return monitor_; }
 
  private:
