@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -22,6 +24,7 @@ constexpr std::uint64_t kSmallestBufferBytes = 64ULL << 10;
 constexpr std::uint32_t kDefaultRing = 16;
 constexpr std::int32_t kLongestRing = 4096;
 constexpr unsigned kMostThreads = 64;
+constexpr std::uint32_t kMostRanks = 100'000;  // what a server takes unless it is told otherwise
 constexpr std::uint64_t kLongestAgeS = 10ULL * 365 * 24 * 3600;
 constexpr char kDefaultServer[] = "127.0.0.1:7462";
 constexpr std::size_t kMisuseKind = 64;
@@ -33,7 +36,7 @@ T sized(const T* from, const char* what) {
   if (from->size < sizeof(std::size_t)) refuse(std::string(what) + "->size is not set");
   if (from->size >= sizeof(T)) return *from;
   T copy{};
-  std::memcpy(&copy, from, from->size);
+  std::memcpy(&copy, from, from->size - from->size % alignof(T));  // no half of a pointer
   return copy;
 }
 
@@ -89,6 +92,7 @@ Identity identity_of(const scalewatch_options& options) {
   identity.run = text(options.run, 1, 256, "run");
   identity.rank = options.rank;
   identity.world_size = std::max(options.world_size, 1U);
+  if (identity.world_size > kMostRanks) refuse("world_size must be at most 100,000");
   if (identity.rank >= identity.world_size) refuse("rank must be less than world_size");
   identity.compute_dtype = dtype(options.compute_dtype, false, "compute_dtype");
   if (identity.compute_dtype == DType::kUnspecified) identity.compute_dtype = DType::kFp16;
@@ -100,7 +104,7 @@ Identity identity_of(const scalewatch_options& options) {
   for (std::size_t i = 0; i < options.label_count; ++i) {
     const std::string key = text(options.labels[i].key, 1, 128, "a label's key");
     if (!is_identifier(key)) refuse("label '" + key + "' must look like [a-zA-Z_][a-zA-Z0-9_]*");
-    identity.labels.emplace_back(key, text(options.labels[i].value, 0, 512, "a label's value"));
+    identity.labels.emplace_back(key, text(options.labels[i].value, 0, 256, "a label's value"));
   }
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   identity.incarnation_order = static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
@@ -138,7 +142,10 @@ ScalerInfo scaler_of(const char* name, const char* policy, const scalewatch_para
   if (parameter_count > 64) refuse("at most 64 parameters");
   if (parameter_count > 0 && parameters == nullptr) refuse("parameters is NULL");
   for (std::size_t i = 0; i < parameter_count; ++i) {
-    info.parameters[text(parameters[i].name, 1, 64, "a parameter's name")] = parameters[i].value;
+    const std::string key = text(parameters[i].name, 1, 64, "a parameter's name");
+    if (!is_identifier(key)) refuse("parameter '" + key + "' must look like [a-zA-Z_][a-zA-Z0-9_]*");
+    if (!std::isfinite(parameters[i].value)) refuse("parameter '" + key + "' is not finite");
+    info.parameters[key] = parameters[i].value;
   }
   return info;
 }
@@ -150,11 +157,14 @@ OptimizerInfo optimizer_of(const scalewatch_optimizer* optimizer) {
   info.class_name = text(given.class_name, 0, 128, "class_name");
   info.scaler = given.scaler;
   info.fused = given.fused != 0;
-  if ((given.present & SCALEWATCH_HAS_LR) != 0) info.lr = given.lr;
-  if ((given.present & SCALEWATCH_HAS_BETA1) != 0) info.beta1 = given.beta1;
-  if ((given.present & SCALEWATCH_HAS_BETA2) != 0) info.beta2 = given.beta2;
-  if ((given.present & SCALEWATCH_HAS_EPS) != 0) info.eps = given.eps;
-  if ((given.present & SCALEWATCH_HAS_WEIGHT_DECAY) != 0) info.weight_decay = given.weight_decay;
+  const auto known = [&given](unsigned bit, double value) {
+    return (given.present & bit) != 0 && std::isfinite(value) ? std::optional(value) : std::nullopt;
+  };
+  info.lr = known(SCALEWATCH_HAS_LR, given.lr);
+  info.beta1 = known(SCALEWATCH_HAS_BETA1, given.beta1);
+  info.beta2 = known(SCALEWATCH_HAS_BETA2, given.beta2);
+  info.eps = known(SCALEWATCH_HAS_EPS, given.eps);
+  info.weight_decay = known(SCALEWATCH_HAS_WEIGHT_DECAY, given.weight_decay);
   if (given.state_dtype_count > 16) refuse("at most 16 state dtypes");
   if (given.state_dtype_count > 0 && given.state_dtypes == nullptr) refuse("state_dtypes is NULL");
   for (std::size_t i = 0; i < given.state_dtype_count; ++i) {

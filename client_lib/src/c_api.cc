@@ -67,7 +67,8 @@ class OpenMonitors {
   // At the end of the process: all at the same time, and nothing begins afterwards.
   void close_all() {
     if (used_by_parent()) return;  // in a forked child, a thread that it does not have may hold the lock for ever
-    const std::lock_guard lock(mutex_);
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock) return;  // exit() in a handler that interrupted open or close: its own thread holds it
     over_ = true;
     const auto deadline = Mailbox::Clock::now() + kExitFlush;
     for (scalewatch_monitor* monitor : monitors_) monitor->start_closing(deadline, {}, false);
@@ -281,7 +282,7 @@ int scalewatch_get_stats(scalewatch_monitor* monitor, scalewatch_stats* stats) {
     made.dropped_too_large = dropped(LossCause::kTooLarge);
     made.dropped_rejected = dropped(LossCause::kRejected);
     made.dropped_internal = dropped(LossCause::kInternal);
-    made.dropped_stopped = counters.dropped_stopped;
+    made.dropped_stopped = counters.dropped_stopped + status.dropped_stopped;
     made.dropped_spool_limit = dropped(LossCause::kSpoolLimit);
     made.misuse_dropped = counters.misuse_dropped;
     made.sampled_out = counters.sampled_out;

@@ -1,6 +1,8 @@
 #include "client_lib/src/mailbox.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 namespace scalewatch::client {
@@ -38,9 +40,14 @@ void Mailbox::add_tensor(TensorInfo info) {
   setting_up_.tensors.push_back(std::move(info));
 }
 
-void Mailbox::close(Clock::time_point deadline, std::string reason, bool say_goodbye) {
+bool Mailbox::close(Clock::time_point deadline, std::string reason, bool say_goodbye) {
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_, std::try_to_lock);
+    for (int tries = 0; !lock && (say_goodbye || tries < 200); ++tries) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      static_cast<void>(lock.try_lock());
+    }
+    if (!lock) return false;
     setting_up_.closing = true;
     setting_up_.say_goodbye = say_goodbye;
     setting_up_.deadline = deadline;
@@ -48,11 +55,22 @@ void Mailbox::close(Clock::time_point deadline, std::string reason, bool say_goo
     woken_ = true;
   }
   wake_.notify_one();
+  return true;
 }
 
 // ---- trainer's thread, training -------------------------------------------------------------------------------------
 
-void Mailbox::post(std::size_t bad) noexcept {
+// In half the room a sheet may still grow here; a smaller one is made larger by the client's thread, and its number bounded.
+Sheet* Mailbox::take_sheet(std::size_t tensors) noexcept {
+  Sheet* sheet = nullptr;
+  while (free_sheets_.pop(sheet)) {
+    if (sheet->capacity() >= tensors / 2) return sheet;
+    outgrown_.push(sheet);  // never full: it holds every sheet there is
+  }
+  return nullptr;
+}
+
+void Mailbox::post(std::size_t bad, std::size_t tensors) noexcept {
   const std::uint64_t number = attempt_->number;
   Attempt* next = nullptr;
   if (!free_attempts_.pop(next)) {
@@ -60,18 +78,16 @@ void Mailbox::post(std::size_t bad) noexcept {
     attempt_->reset();
     return ended_.store(number, std::memory_order_release);
   }
-  Sheet* spare = nullptr;
   if (sheet_->empty()) {
     // Nothing was measured: the sheet stays.
-  } else if (free_sheets_.pop(spare)) {
+  } else if (Sheet* spare = take_sheet(tensors)) {
     attempt_->sheet = std::exchange(sheet_, spare);
   } else {
     attempt_->statistics_lost = LossCause::kQueueFull;
-    if (bad != 0 && free_small_.pop(spare)) {
+    if (bad != 0 && free_small_.pop(attempt_->sheet)) {
       for (const Measured& measured : *sheet_) {
-        if (measured.bad() && spare->size() < kBadKept) spare->push_back(measured);
+        if (measured.bad() && attempt_->sheet->size() < kBadKept) attempt_->sheet->push_back(measured);
       }
-      attempt_->sheet = spare;
     }
     sheet_->clear();
   }
@@ -112,6 +128,7 @@ void Mailbox::take(Mail& mail) {
   Overrides* retired = nullptr;
   while (retired_.pop(retired)) delete retired;
   tensors_ += mail.tensors.size();
+  outgrown_.consume_all([this](Sheet* sheet) { give_back(sheet); });
   keep_sheets_ready(tensors_);
 }
 
@@ -133,15 +150,21 @@ void Mailbox::give_back(Attempt* attempt) {
     sheet->clear();
     if (std::ranges::any_of(small_, [sheet](const Sheet& small) { return &small == sheet; })) {
       free_small_.push(sheet);
-    } else if (sheets_.size() > sheets_for(tensors_)) {  // made when there were fewer tensors
-      std::erase_if(sheets_, [sheet](const auto& owned) { return owned.get() == sheet; });
     } else {
-      sheet->reserve(tensors_);
-      free_sheets_.push(sheet);
+      give_back(sheet);
     }
   }
   attempt->reset();
   free_attempts_.push(attempt);
+}
+
+void Mailbox::give_back(Sheet* sheet) {
+  if (sheets_.size() > sheets_for(tensors_)) {  // made when there were fewer tensors
+    std::erase_if(sheets_, [sheet](const auto& owned) { return owned.get() == sheet; });
+    return;
+  }
+  if (sheet->capacity() < tensors_) sheet->reserve(tensors_ + tensors_ / 4);  // a table that grows goes on growing
+  free_sheets_.push(sheet);
 }
 
 bool Mailbox::take_misuse(std::uint64_t attempt, Misuse& misuse) {

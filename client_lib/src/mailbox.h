@@ -29,6 +29,7 @@ struct Status {
   std::uint64_t reports_sent = 0;
   std::uint64_t reports_thinned = 0;
   std::uint64_t dropped[kLossCauses] = {};  // by LossCause
+  std::uint64_t dropped_stopped = 0;        // made before the client was told to stop, and not durable then
   std::uint64_t buffered_bytes = 0;
   std::uint64_t spooled_bytes = 0;
   std::uint64_t connects = 0;
@@ -52,15 +53,17 @@ class Mailbox {
   // Makes the slots, for so many scalers and optimizers. Before the client's thread begins.
   void prepare(std::size_t scalers, std::size_t optimizers);
   void add_tensor(TensorInfo info);
-  // Asks the client's thread to end by the deadline. say_goodbye = false: the process ends without having closed.
-  void close(Clock::time_point deadline, std::string reason, bool say_goodbye);
+  // Asks the client's thread to end by the deadline. say_goodbye = false: the process ends without having closed; false when
+  // the lock was not to be had in 200 ms: a signal handler that exits may have interrupted its owner.
+  bool close(Clock::time_point deadline, std::string reason, bool say_goodbye);
 
   // ---- trainer's thread, training ----
   [[nodiscard]] Attempt& attempt() noexcept { return *attempt_; }
   [[nodiscard]] Sheet& sheet() noexcept { return *sheet_; }
-  // Hands attempt() and sheet() over; both are empty afterwards. bad: records of the sheet that are not finite. Without a free
-  // sheet only some of those go along; without a free attempt nothing does, which shows as a gap in Attempt::number.
-  void post(std::size_t bad) noexcept;
+  // Hands attempt() and sheet() over; both are empty afterwards. bad: records of the sheet that are not finite. tensors:
+  // declared so far; a sheet that was made for far fewer goes back to the client's thread, which makes it larger. Without a
+  // free sheet only some of those go along; without a free attempt nothing does, which shows as a gap in Attempt::number.
+  void post(std::size_t bad, std::size_t tensors) noexcept;
   // False when it had to be dropped.
   bool post(const Misuse& misuse) noexcept { return misuse_.push(misuse); }
   void set_phase(std::int32_t phase) noexcept { phase_.store(phase, std::memory_order_relaxed); }
@@ -110,8 +113,10 @@ class Mailbox {
   template <class T, std::size_t kCapacity>
   using Ring = boost::lockfree::spsc_queue<T, boost::lockfree::capacity<kCapacity>>;
 
+  Sheet* take_sheet(std::size_t tensors) noexcept;
   [[nodiscard]] std::size_t sheets_for(std::size_t tensors) const noexcept;
   void keep_sheets_ready(std::size_t tensors);
+  void give_back(Sheet* sheet);
 
   // The trainer's side.
   Attempt* attempt_;
@@ -120,7 +125,7 @@ class Mailbox {
 
   // Between the threads.
   Ring<Attempt*, kAttempts> posted_, free_attempts_;
-  Ring<Sheet*, kMaxSheets> free_sheets_;
+  Ring<Sheet*, kMaxSheets> free_sheets_, outgrown_;
   Ring<Sheet*, kSmallSheets> free_small_;
   Ring<Misuse, kMaxMisuse> misuse_;
   std::atomic<Overrides*> offered_{nullptr};

@@ -115,12 +115,12 @@ void Monitor::start_closing(Mailbox::Clock::time_point deadline, std::string rea
   if (!thread_.joinable()) return;
   if (recorder_.attempt_is_open() && say_goodbye) recorder_.end();
   deadline_ = deadline;
-  mailbox_.close(deadline, std::move(reason), say_goodbye);
+  asked_ = mailbox_.close(deadline, std::move(reason), say_goodbye);
 }
 
 bool Monitor::finish_closing() {
   if (!thread_.joinable()) return true;
-  if (!mailbox_.wait_finished(deadline_ + kGrace)) {
+  if (!asked_ || !mailbox_.wait_finished(deadline_ + kGrace)) {
     thread_.detach();
     abandoned_ = true;
     return false;

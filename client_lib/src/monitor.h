@@ -52,6 +52,7 @@ class Monitor {
   bool prepared_ = false;
   bool started_ = false;
   bool closed_ = false;
+  bool asked_ = false;  // the client's thread was told to end
   bool abandoned_ = false;
   Mailbox::Clock::time_point deadline_;
 };

@@ -19,7 +19,7 @@ constexpr unsigned kSampling = 17;
 constexpr std::uint64_t kLongPass = 4096;
 // A call that took longer was interrupted: it counts once and does not stand for the others.
 constexpr std::uint64_t kInterruptedNs = 5000;
-constexpr int kCacheLine = 64;
+constexpr std::size_t kCacheLine = 64;
 
 std::uint64_t now_ns() {
   return static_cast<std::uint64_t>(
@@ -56,12 +56,18 @@ void Recorder::add_sampling(Sampling::Rule rule) {
 
 std::uint32_t Recorder::add_tensor(TensorInfo info) {
   if (tensors_.size() >= kMaxTensors) throw Refused(SCALEWATCH_LIMIT, "a monitor takes at most 1,000,000 tensors");
-  std::string key = info.name + '\n' + std::to_string(static_cast<int>(info.role));
-  if (!names_.insert(std::move(key)).second) {
-    throw Refused(SCALEWATCH_INVALID_ARGUMENT, "tensor '" + info.name + "' was already added with this role");
+  const Declared declared{info.role, info.dtype, sampling_.cadence_of(info), info.numel};
+  const auto [name, added] = names_.insert(info.name + '\n' + std::to_string(static_cast<int>(info.role)));
+  if (!added) throw Refused(SCALEWATCH_INVALID_ARGUMENT, "tensor '" + info.name + "' was already added with this role");
+  // All or nothing: ids count on both sides.
+  try {
+    tensors_.push_back(declared);
+    mailbox_.add_tensor(std::move(info));
+  } catch (...) {
+    tensors_.resize(std::min(tensors_.size(), names_.size() - 1), declared);
+    names_.erase(name);
+    throw;
   }
-  tensors_.push_back({info.role, info.dtype, sampling_.cadence_of(info), info.numel});
-  mailbox_.add_tensor(std::move(info));
   return static_cast<std::uint32_t>(tensors_.size() - 1);
 }
 
@@ -76,7 +82,7 @@ void Recorder::begin(std::int64_t step) {
   attempt.step = step;
   open_ = true;
   // Since the last attempt the trainer used the caches for itself: the first observation need not wait for what it finds here.
-  for (int line = 0; line < 4; ++line) {
+  for (std::size_t line = 0; line < 4; ++line) {
     __builtin_prefetch(reinterpret_cast<const char*>(mailbox_.sheet().data()) + line * kCacheLine, 1);
     __builtin_prefetch(reinterpret_cast<const char*>(tensors_.data()) + line * kCacheLine, 1);
   }
@@ -126,9 +132,9 @@ Measured& Recorder::place(std::uint32_t tensor, SendMode send, double scale, std
   Sheet& sheet = mailbox_.sheet();
   const std::uint64_t attempt = mailbox_.attempt().number;
   if (declared.seen_in != attempt) {
-    declared.seen_in = attempt;
-    declared.slot = static_cast<std::uint32_t>(sheet.size());
     Measured& made = sheet.emplace_back();
+    declared.seen_in = attempt;
+    declared.slot = static_cast<std::uint32_t>(sheet.size() - 1);
     made.id = tensor;
     made.role = declared.role;
     made.target = against;
@@ -254,7 +260,7 @@ bool Recorder::end() {
   attempt.cost = {counters_.trainer_thread_ns.load(std::memory_order_relaxed),
                   counters_.measure_ns.load(std::memory_order_relaxed),
                   counters_.misuse_dropped.load(std::memory_order_relaxed)};
-  mailbox_.post(std::exchange(bad_, 0));
+  mailbox_.post(std::exchange(bad_, 0), tensors_.size());
   // After the post: whoever waits for this attempt to be durable waits for one that the client's thread will find.
   counters_.attempts.store(counters_.attempts.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   add_to(counters_.trainer_thread_ns, now_ns() - entered);

@@ -71,10 +71,10 @@ class Recorder {
 
  private:
   struct Declared {
-    Role role;
-    DType dtype;
-    std::uint16_t cadence;  // the trainer's own sampling
-    std::uint64_t numel;
+    Role role = Role::kUnspecified;
+    DType dtype = DType::kUnspecified;
+    std::uint16_t cadence = 0;  // the trainer's own sampling
+    std::uint64_t numel = 0;
     std::uint64_t seen_in = 0;  // attempt that slot belongs to
     std::uint32_t slot = 0;     // index in the sheet
   };

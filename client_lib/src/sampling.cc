@@ -14,36 +14,6 @@ std::uint64_t period(std::uint32_t every, std::uint32_t report_every) {
   return report_every == kNever ? kForever : std::uint64_t{every} * std::max(report_every, 1U);
 }
 
-bool speaks_of(const Directive& directive, const TensorInfo& tensor) {
-  const auto& roles = directive.roles;
-  if (!roles.empty() && std::ranges::find(roles, static_cast<std::int32_t>(tensor.role)) == roles.end()) return false;
-  return directive.tensors.empty() ||
-         std::ranges::any_of(directive.tensors, [&](const std::string& pattern) { return matches(pattern, tensor.name); });
-}
-
-// The most that any of the directives asks for of a tensor; nothing when none speaks of it. One that leaves measuring to the
-// trainer's own rule leaves it the rest of that rule too.
-std::optional<Cadence> most_of(std::span<const Directive> directives, const TensorInfo& tensor, const Cadence& own) {
-  Cadence cadence = own;
-  std::uint64_t report = kForever;
-  bool found = false;
-  for (const Directive& directive : directives) {
-    if (!speaks_of(directive, tensor)) continue;
-    found = true;
-    if (directive.every != 0) {
-      cadence.every = std::min(cadence.every, directive.every);
-      cadence.start = 1;
-      cadence.end = 0;
-      cadence.only_found_inf = false;
-    }
-    report = std::min(report, period(directive.every == 0 ? own.every : directive.every, directive.report_every));
-  }
-  if (!found || own.every == 0) return std::nullopt;
-  const std::uint64_t of_measured = report == kForever ? kNever : std::max<std::uint64_t>(report / cadence.every, 1);
-  cadence.report_every = static_cast<std::uint32_t>(std::min<std::uint64_t>(of_measured, kNever));
-  return cadence;
-}
-
 }  // namespace
 
 Due due(const Cadence& cadence, std::uint64_t attempt) noexcept {
@@ -96,18 +66,65 @@ std::uint16_t Sampling::cadence_of(const TensorInfo& tensor) const noexcept {
 
 void Directives::replace(std::vector<Directive> directives, std::int64_t clock_offset_ms) {
   clock_offset_ms_ = clock_offset_ms;
-  if (directives.size() > kMax) directives.resize(kMax);
-  for (const Directive& directive : directives) ask_ring(directive);
   changed_ = changed_ || !(directives.empty() && active_.empty());
-  active_ = std::move(directives);
+  active_.clear();
+  for (Directive& directive : directives) add(std::move(directive));
 }
 
 void Directives::put(Directive directive) {
-  ask_ring(directive);
-  std::erase_if(active_, [&directive](const Directive& known) { return known.id == directive.id; });
+  std::erase_if(active_, [&directive](const Active& known) { return known.said.id == directive.id; });
   if (active_.size() >= kMax) active_.erase(active_.begin());
-  active_.push_back(std::move(directive));
+  add(std::move(directive));
   changed_ = true;
+}
+
+void Directives::add(Directive directive) {
+  ask_ring(directive);
+  if (active_.size() >= kMax) return;
+  std::size_t stars = 0;
+  for (const Active& known : active_) stars += known.stars.size();
+  Active made;
+  for (std::string& pattern : directive.tensors) {
+    if (pattern.find('*') == std::string::npos) {
+      made.names.insert(std::move(pattern));
+    } else if (stars < kMaxStars) {
+      made.stars.push_back(std::move(pattern));
+      ++stars;
+    }
+  }
+  made.said = std::move(directive);
+  active_.push_back(std::move(made));
+}
+
+bool Directives::Active::speaks_of(const TensorInfo& tensor) const {
+  if (!said.roles.empty() && std::ranges::find(said.roles, static_cast<std::int32_t>(tensor.role)) == said.roles.end())
+    return false;
+  return said.tensors.empty() || names.contains(tensor.name) ||
+         std::ranges::any_of(stars, [&tensor](const std::string& pattern) { return matches(pattern, tensor.name); });
+}
+
+// The most that any of the directives asks for of a tensor; nothing when none speaks of it. One that leaves measuring to the
+// trainer's own rule leaves it the rest of that rule too.
+std::optional<Cadence> Directives::most_of(const TensorInfo& tensor, const Cadence& own) const {
+  Cadence cadence = own;
+  std::uint64_t report = kForever;
+  bool found = false;
+  for (const Active& directive : active_) {
+    if (!directive.speaks_of(tensor)) continue;
+    found = true;
+    const std::uint32_t every = directive.said.every;
+    if (every != 0) {
+      cadence.every = std::min(cadence.every, every);
+      cadence.start = 1;
+      cadence.end = 0;
+      cadence.only_found_inf = false;
+    }
+    report = std::min(report, period(every == 0 ? own.every : every, directive.said.report_every));
+  }
+  if (!found || own.every == 0) return std::nullopt;
+  const std::uint64_t of_measured = report == kForever ? kNever : std::max<std::uint64_t>(report / cadence.every, 1);
+  cadence.report_every = static_cast<std::uint32_t>(std::min<std::uint64_t>(of_measured, kNever));
+  return cadence;
 }
 
 void Directives::ask_ring(const Directive& directive) {
@@ -118,9 +135,9 @@ void Directives::ask_ring(const Directive& directive) {
 }
 
 void Directives::expire(std::int64_t now_ms, std::uint64_t attempt) {
-  const auto over = [&](const Directive& directive) {
-    return (directive.expires_ms != 0 && now_ms + clock_offset_ms_ >= directive.expires_ms) ||
-           (directive.until_attempt != 0 && attempt > directive.until_attempt);
+  const auto over = [&](const Active& directive) {
+    return (directive.said.expires_ms != 0 && now_ms + clock_offset_ms_ >= directive.said.expires_ms) ||
+           (directive.said.until_attempt != 0 && attempt > directive.said.until_attempt);
   };
   if (std::erase_if(active_, over) > 0) changed_ = true;
 }
@@ -130,22 +147,21 @@ bool Directives::take_ring_request() {
 }
 
 std::unique_ptr<Overrides> Directives::build(std::span<const TensorInfo> table, const Sampling& own) {
-  changed_ = false;
-  auto made = std::make_unique<Overrides>();
-  if (active_.empty()) return made;
-  made->of.reserve(table.size());
-  for (const TensorInfo& tensor : table) {
-    const auto cadence = most_of(active_, tensor, own.cadences()[own.cadence_of(tensor)]);
+  if (std::exchange(changed_, false)) built_ = {};
+  if (active_.empty()) return std::make_unique<Overrides>();
+  // What was said of the tensors that were there holds on.
+  for (const TensorInfo& tensor : table.subspan(std::min(built_.of.size(), table.size()))) {
+    const auto cadence = most_of(tensor, own.cadences()[own.cadence_of(tensor)]);
     std::uint16_t index = 0;
     if (cadence) {
-      const auto known = std::ranges::find(made->cadences, *cadence);  // a few: rules times directives at most
-      index = static_cast<std::uint16_t>(known - made->cadences.begin() + 1);
-      if (known == made->cadences.end()) made->cadences.push_back(*cadence);
+      const auto known = std::ranges::find(built_.cadences, *cadence);  // a few: rules times directives at most
+      index = static_cast<std::uint16_t>(known - built_.cadences.begin() + 1);
+      if (known == built_.cadences.end()) built_.cadences.push_back(*cadence);
     }
-    made->of.push_back(index);
+    built_.of.push_back(index);
   }
-  made->due.resize(made->cadences.size());
-  return made;
+  built_.due.resize(built_.cadences.size());
+  return std::make_unique<Overrides>(built_);
 }
 
 }  // namespace scalewatch::client

@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "client_lib/src/types.h"
@@ -72,6 +74,7 @@ struct Overrides {
 class Directives {
  public:
   static constexpr std::size_t kMax = 64;
+  static constexpr std::size_t kMaxStars = 256;  // patterns with a "*", of all directives; names without cost a look-up
 
   // All that are in force on a new stream, and the server's clock minus this machine's, in ms.
   void replace(std::vector<Directive> directives, std::int64_t clock_offset_ms);
@@ -83,14 +86,24 @@ class Directives {
   [[nodiscard]] bool any() const noexcept { return !active_.empty(); }
   // Whether what build() would say is new since the last build.
   [[nodiscard]] bool changed() const noexcept { return changed_; }
-  // Never null; without a directive it says nothing of any tensor.
+  // Never null; without a directive it says nothing of any tensor. table: the one of the last call, or longer.
   [[nodiscard]] std::unique_ptr<Overrides> build(std::span<const TensorInfo> table, const Sampling& own);
 
  private:
+  struct Active {
+    Directive said;
+    std::unordered_set<std::string> names;  // patterns without a star
+    std::vector<std::string> stars;
+    [[nodiscard]] bool speaks_of(const TensorInfo& tensor) const;
+  };
+
+  void add(Directive directive);
+  [[nodiscard]] std::optional<Cadence> most_of(const TensorInfo& tensor, const Cadence& own) const;
   void ask_ring(const Directive& directive);
 
-  std::vector<Directive> active_;
+  std::vector<Active> active_;
   std::vector<std::string> ring_sent_;  // ids whose ring was asked for, the newest kMax
+  Overrides built_;                     // of the last build
   std::int64_t clock_offset_ms_ = 0;
   bool ring_ = false;
   bool changed_ = false;

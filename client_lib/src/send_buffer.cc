@@ -26,26 +26,30 @@ std::size_t SendBuffer::find(std::uint64_t seq) const {
   return static_cast<std::size_t>(it - items_.begin());
 }
 
+void SendBuffer::count(Item& item) {
+  item.cost = sizeof(Item) + item.message.capacity();
+  bytes_ += item.cost;
+}
+
 void SendBuffer::push(Item item) {
   item.first_seq = item.last_seq = ++last_seq_;
-  bytes_ += cost(item);
-  items_.push_back(std::move(item));
+  count(items_.emplace_back(std::move(item)));
 }
 
 void SendBuffer::add_report(std::uint64_t attempt, Fullness fullness, std::string message) {
-  push({0, 0, attempt, LossCause::kNone, fullness, std::move(message)});
+  push({.attempt = attempt, .fullness = fullness, .message = std::move(message)});
   shrink();
 }
 
 void SendBuffer::add_loss(std::uint64_t attempt, LossCause cause) {
-  push({0, 0, attempt, cause, Fullness::kNone, {}});
+  push({.attempt = attempt, .cause = cause});
   ++counters_.dropped[static_cast<std::size_t>(cause)];
   merge_around(items_.size() - 1);
   shrink();
 }
 
 void SendBuffer::durable(std::uint64_t seq) {
-  seq = std::min(seq, last_seq_);
+  seq = std::min(seq, cursor_ - 1);
   if (seq <= durable_seq_) return;
   durable_seq_ = seq;
   if (log_ != nullptr) log_->drop_through(seq);
@@ -53,25 +57,30 @@ void SendBuffer::durable(std::uint64_t seq) {
     durable_attempts_ = std::max(durable_attempts_, from_spool_.front().attempt);
     from_spool_.pop_front();
   }
-  while (!items_.empty() && items_.front().last_seq <= seq) {
-    durable_attempts_ = std::max(durable_attempts_, items_.front().attempt);
-    bytes_ -= cost(items_.front());
-    items_.pop_front();
-  }
+  while (!items_.empty() && items_.front().last_seq <= seq) pass_front();
   if (!items_.empty()) items_.front().first_seq = std::max(items_.front().first_seq, seq + 1);
+}
+
+// The oldest item is durable.
+void SendBuffer::pass_front() {
+  const Item& item = items_.front();
+  durable_attempts_ = std::max(durable_attempts_, item.attempt);
+  if (item.thinned_behind) --counters_.thinned;
+  if (item.lost_behind) --counters_.dropped[static_cast<std::size_t>(item.cause)];
+  forget(item);
+  items_.pop_front();
 }
 
 void SendBuffer::resume(std::uint64_t seq) {
   seq = std::min(seq, last_seq_);
-  if (seq < durable_seq_) {
-    // The server forgot what it once held (another data folder, say). What was freed can't be sent again: next() finds the gap.
-    counters_.dropped[static_cast<std::size_t>(LossCause::kInternal)] += durable_seq_ - seq;
-    durable_seq_ = seq;
-  }
-  durable(seq);
+  // A server that forgot what it once held (another data folder, say): what was freed can't be sent again, and next() finds the
+  // gap.
+  durable_seq_ = std::min(durable_seq_, seq);
   cursor_ = seq + 1;
+  durable(seq);
   current_ = {};
-  std::erase_if(from_spool_, [seq](const Sent& sent) { return sent.last_seq > seq; });
+  from_spool_.clear();
+  for (Item& item : items_) item.thinned_behind = item.lost_behind = false;  // from here on it goes as it is
   if (log_ != nullptr) return;
   std::size_t full = 0;
   for (std::size_t i = items_.size(); i-- > 0;) {
@@ -82,8 +91,15 @@ void SendBuffer::resume(std::uint64_t seq) {
 
 void SendBuffer::reject(std::uint64_t seq) {
   const std::size_t index = find(seq);
-  if (index == items_.size() || items_[index].first_seq > seq || items_[index].message.empty()) return;
+  if (index == items_.size() || items_[index].first_seq > seq) {
+    // Out of the spool, where it stays until the server's ack passes it.
+    if (log_ != nullptr && seq > durable_seq_ && seq < cursor_)
+      ++counters_.dropped[static_cast<std::size_t>(LossCause::kRejected)];
+    return;
+  }
+  if (items_[index].message.empty()) return;
   lose(index, LossCause::kRejected);
+  items_[index].lost_behind = false;  // the server counts it as lost, too
 }
 
 const SendBuffer::Item* SendBuffer::next() {
@@ -103,12 +119,12 @@ const SendBuffer::Item* SendBuffer::next() {
   }
   if (log_ != nullptr) {
     if (auto item = log_->read(cursor_)) {
-      current_ = {cursor_,
-                  item->last_seq,
-                  item->attempt,
-                  item->cause,
-                  item->full ? Fullness::kFull : Fullness::kBadOnly,
-                  std::move(item->message)};
+      current_ = {.first_seq = cursor_,
+                  .last_seq = item->last_seq,
+                  .attempt = item->attempt,
+                  .cause = item->cause,
+                  .fullness = item->full ? Fullness::kFull : Fullness::kBadOnly,
+                  .message = std::move(item->message)};
       return &current_;
     }
     if (!log_->empty() && cursor_ <= log_->last_seq()) {
@@ -116,14 +132,21 @@ const SendBuffer::Item* SendBuffer::next() {
       known_from = std::min(known_from, log_->first_seq());
     }
   }
-  current_ = {cursor_, known_from - 1, 0, LossCause::kInternal, Fullness::kNone, {}};
+  current_ = {.first_seq = cursor_, .last_seq = known_from - 1, .cause = LossCause::kInternal};
   return &current_;
 }
 
 void SendBuffer::sent() {
   const Item* item = next();
   if (item == nullptr) return;
-  if (item == &current_) from_spool_.push_back({item->last_seq, item->attempt});
+  if (item == &current_) {
+    from_spool_.push_back({item->last_seq, item->attempt});
+    // Found missing just now: what was damaged on disk, or freed for a server that forgot. Other causes were counted before.
+    if (item->message.empty() && item->cause == LossCause::kInternal && item->last_seq > gap_counted_) {
+      counters_.dropped[static_cast<std::size_t>(item->cause)] += item->last_seq - std::max(item->first_seq - 1, gap_counted_);
+      gap_counted_ = item->last_seq;
+    }
+  }
   cursor_ = item->last_seq + 1;
   current_ = {};
 }
@@ -143,23 +166,28 @@ void SendBuffer::too_large() {
 void SendBuffer::thin(Item& item, Fullness fullness, LossCause cause) {
   std::string thinned = thin_report(item.message, fullness, cause);
   const bool in_memory = &item != &current_;
-  if (in_memory) bytes_ -= cost(item);
-  if (!thinned.empty()) {
-    if (item.fullness == Fullness::kFull) ++counters_.thinned;
-    thinned.shrink_to_fit();
-    item.message = std::move(thinned);
-  }
   item.fullness = fullness;
-  if (in_memory) bytes_ += cost(item);
+  if (thinned.empty()) return;
+  // Once a report, whatever it loses first.
+  if (!item.thinned) {
+    item.thinned = true;
+    ++counters_.thinned;
+    item.thinned_behind = in_memory && item.last_seq < cursor_;
+  }
+  if (in_memory) forget(item);
+  thinned.shrink_to_fit();
+  item.message = std::move(thinned);
+  if (in_memory) count(item);
 }
 
 void SendBuffer::lose(std::size_t index, LossCause cause) {
   Item& item = items_[index];
-  bytes_ -= cost(item);
-  item.message = std::string();
+  forget(item);
+  std::string().swap(item.message);
   item.fullness = Fullness::kNone;
   item.cause = cause;
-  bytes_ += cost(item);
+  item.lost_behind = item.last_seq < cursor_;
+  count(item);
   ++counters_.dropped[static_cast<std::size_t>(cause)];
   merge_around(index);
 }
@@ -167,12 +195,13 @@ void SendBuffer::lose(std::size_t index, LossCause cause) {
 // Joins the loss at index with losses of the same cause beside it.
 void SendBuffer::merge_around(std::size_t index) {
   const auto joins = [this](std::size_t a, std::size_t b) {
-    return items_[a].message.empty() && items_[b].message.empty() && items_[a].cause == items_[b].cause;
+    return items_[a].message.empty() && items_[b].message.empty() && items_[a].cause == items_[b].cause &&
+           !items_[a].lost_behind && !items_[b].lost_behind;
   };
   const auto join_next = [this](std::size_t at) {
     items_[at].last_seq = items_[at + 1].last_seq;
     items_[at].attempt = std::max(items_[at].attempt, items_[at + 1].attempt);
-    bytes_ -= cost(items_[at + 1]);
+    forget(items_[at + 1]);
     items_.erase(items_.begin() + static_cast<std::ptrdiff_t>(at) + 1);
   };
   if (index + 1 < items_.size() && joins(index, index + 1)) join_next(index);
@@ -185,8 +214,8 @@ bool SendBuffer::move_to_spool() {
   const auto now = std::chrono::steady_clock::now();
   if (now < spool_again_) return false;
   spool_again_ = now + kSpoolPause;
-  for (; table_spooled_ < table_.size(); ++table_spooled_) {
-    if (!spool_->append_table(table_[table_spooled_])) return false;
+  while (spool_->table_parts() < table_.size()) {
+    if (!spool_->append_table(table_[spool_->table_parts()])) return false;
   }
   const Item& item = items_.front();
   const bool full = item.fullness == Fullness::kFull;
@@ -197,7 +226,7 @@ bool SendBuffer::move_to_spool() {
   spool_again_ = {};
   // Sent already: its attempt is durable when its seq is.
   if (item.last_seq < cursor_) from_spool_.push_back({item.last_seq, item.attempt});
-  bytes_ -= cost(item);
+  forget(item);
   items_.pop_front();
   return true;
 }
@@ -229,7 +258,11 @@ void SendBuffer::shrink() {
     if (i > 0) --i;
   }
   while (bytes_ > max_bytes_ && items_.size() > 1) {
+    const std::uint64_t moved = items_[1].last_seq - items_[1].first_seq + 1;
+    counters_.dropped[static_cast<std::size_t>(items_[1].cause)] -= moved;
+    counters_.dropped[static_cast<std::size_t>(items_[0].cause)] += moved;
     items_[1].cause = items_[0].cause;
+    items_[0].lost_behind = items_[1].lost_behind = false;
     merge_around(0);
   }
 }

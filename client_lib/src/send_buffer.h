@@ -44,7 +44,12 @@ class SendBuffer {
     std::uint64_t attempt = 0;  // the newest that it speaks of; 0 = none (a retrospective report)
     LossCause cause = LossCause::kNone;
     Fullness fullness = Fullness::kNone;
-    std::string message;
+    std::string message = {};
+    std::uint64_t cost = 0;  // bytes that it is counted as
+    bool thinned = false;
+    // Thinned or lost after this stream had sent it whole: when it becomes durable without a new stream, it was not.
+    bool thinned_behind = false;
+    bool lost_behind = false;
 
     [[nodiscard]] bool holds(std::uint64_t seq) const { return first_seq <= seq && seq <= last_seq; }
   };
@@ -62,7 +67,7 @@ class SendBuffer {
   void add_report(std::uint64_t attempt, Fullness fullness, std::string message);
   void add_loss(std::uint64_t attempt, LossCause cause);
 
-  // The server holds everything up to seq for good.
+  // The server holds everything up to seq for good. What was not sent it can't hold.
   void durable(std::uint64_t seq);
   // A stream begins: the server holds everything up to seq and wants what follows.
   void resume(std::uint64_t seq);
@@ -96,11 +101,13 @@ class SendBuffer {
   [[nodiscard]] std::string disk_error() const { return log_ == nullptr ? "" : log_->error(); }
 
  private:
-  static std::uint64_t cost(const Item& item) { return sizeof(Item) + item.message.capacity(); }
+  void count(Item& item);
+  void forget(const Item& item) { bytes_ -= item.cost; }
   std::size_t find(std::uint64_t seq) const;
   void push(Item item);
   void thin(Item& item, Fullness fullness, LossCause cause);
   void lose(std::size_t index, LossCause cause);
+  void pass_front();
   void merge_around(std::size_t index);
   bool move_to_spool();
   void shrink();
@@ -108,7 +115,6 @@ class SendBuffer {
 
   std::deque<Item> items_;
   std::vector<std::string> table_;
-  std::size_t table_spooled_ = 0;  // parts of it
   std::unique_ptr<Spool> spool_;
   std::unique_ptr<Leftover> left_over_;
   SpoolLog* log_ = nullptr;  // the one or the other
@@ -126,7 +132,8 @@ class SendBuffer {
     std::uint64_t last_seq;
     std::uint64_t attempt;
   };
-  std::deque<Sent> from_spool_;  // sent out of the spool and not durable yet
+  std::deque<Sent> from_spool_;    // sent out of the spool and not durable yet
+  std::uint64_t gap_counted_ = 0;  // losses that only next() found are in the counters up to here
   Counters counters_;
 };
 

@@ -1,8 +1,11 @@
 #include "client_lib/src/sender.h"
 
+#include <fcntl.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <optional>
 #include <span>
@@ -65,6 +68,17 @@ std::uint64_t thread_cpu_ns() {
   return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(time.tv_nsec);
 }
 
+// gRPC aborts the process when it finds none at its start.
+bool descriptors_left() {
+  constexpr int kEnough = 16;
+  int taken[kEnough];
+  int count = 0;
+  while (count < kEnough && (taken[count] = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0)) >= 0) ++count;
+  const bool enough = count == kEnough || (count == 0 && errno == EBADF);
+  while (count > 0) close(taken[--count]);
+  return enough;
+}
+
 // Inf in an activation may be a mask, and says nothing alone.
 bool has_failed(const Attempt& attempt) {
   if (attempt.found_inf() || (attempt.loss && !std::isfinite(*attempt.loss))) return true;
@@ -78,6 +92,7 @@ bool has_failed(const Attempt& attempt) {
 Sender::Sender(Mailbox& mailbox, SenderOptions options, const Identity& identity, const Sampling& sampling)
     : mailbox_(mailbox),
       options_(std::move(options)),
+      identity_(identity),
       name_("run '" + identity.run + "' rank " + std::to_string(identity.rank)),
       sampling_(sampling),
       ring_(options_.ring_attempts, options_.buffer_bytes / kRingShare),
@@ -85,14 +100,20 @@ Sender::Sender(Mailbox& mailbox, SenderOptions options, const Identity& identity
       max_message_bytes_(kUsualMessageBytes),
       random_(static_cast<unsigned>(identity.incarnation_order) ^ identity.rank) {
   if (options_.spool.directory.empty()) return;
-  Leftovers found = find_leftovers(options_.spool, identity.run, identity.rank);
+  find_left_over();
+  SpoolOwner owner{identity_.run, identity_.rank, identity_.incarnation, identity_.incarnation_order, own_.identity};
+  own_.buffer = SendBuffer(options_.buffer_bytes, std::make_unique<Spool>(options_.spool, std::move(owner)));
+}
+
+// Some of what earlier starts left, oldest first; again when that is sent.
+void Sender::find_left_over() {
+  Leftovers found = find_leftovers(options_.spool, identity_.run, identity_.rank);
   for (Leftover& spool : found.spools) {
+    if (spool.owner().incarnation_order >= identity_.incarnation_order) continue;  // a newer start's: not ours to send
     std::string packed = spool.owner().hello;
     left_over_.push_back({std::move(packed), {}, SendBuffer(std::make_unique<Leftover>(std::move(spool)))});
   }
   for (const std::string& note : found.notes) log_line(note);
-  SpoolOwner owner{identity.run, identity.rank, identity.incarnation, identity.incarnation_order, own_.identity};
-  own_.buffer = SendBuffer(options_.buffer_bytes, std::make_unique<Spool>(options_.spool, std::move(owner)));
 }
 
 void Sender::run() {
@@ -217,6 +238,10 @@ void Sender::step(Clock::time_point now) {
 }
 
 void Sender::connect(Clock::time_point now) {
+  if (!descriptors_left()) {
+    status_.last_fault = "too few file descriptors are left for a connection";
+    return retry(now);
+  }
   if (mail_.closing && status_.connects == 0 && tries_closing_ > 0) {
     state_ = State::kOver;  // the server was never there
     return;
@@ -289,7 +314,11 @@ void Sender::handle(const Fault& fault, Clock::time_point now) {
     outbox().buffer.reject(fault.seq);
   } else if (for_good(fault.cause)) {
     if (left_over_.empty()) return stop(status_.last_fault);
-    log_line("what an earlier start of " + name_ + " left in the spool is dropped: " + status_.last_fault);
+    const SendBuffer& buffer = outbox().buffer;
+    const std::uint64_t lost = buffer.last_seq() - buffer.durable_seq();
+    status_.dropped_stopped += lost;
+    log_line(std::to_string(lost) + " reports that an earlier start of " + name_ +
+             " left in the spool are dropped: " + status_.last_fault);
     next_outbox(now);
   }
 }
@@ -298,6 +327,7 @@ void Sender::handle(const Fault& fault, Clock::time_point now) {
 void Sender::next_outbox(Clock::time_point now) {
   left_over_.front().buffer.abandon();
   left_over_.pop_front();
+  if (left_over_.empty()) find_left_over();
   stream_.reset();
   state_ = State::kWaiting;
   retry_at_ = now;
@@ -310,6 +340,7 @@ void Sender::stop(std::string_view why) {
   if (status_.last_fault.empty()) status_.last_fault = why;
   log_line("monitoring of " + name_ + " stopped for good; training goes on: " + std::string(why));
   left_over_.clear();  // stays on disk
+  status_.dropped_stopped += own_.buffer.last_seq() - own_.buffer.durable_seq();
   own_.buffer.abandon();
 }
 
@@ -367,7 +398,8 @@ void Sender::send(const std::string& message) {
 }
 
 void Sender::on_end(const Stream::End& end, Clock::time_point now) {
-  const bool left = state_ == State::kLeaving && (end.code == 0 || outbox().buffer.all_durable());
+  const bool done = outbox().buffer.all_durable();
+  const bool left = state_ == State::kLeaving && (done || (end.code == 0 && left_over_.empty()));
   const bool settled = (state_ == State::kLive || state_ == State::kLeaving) && now - live_since_ >= kSettled;
   stream_.reset();
   if (left) {

@@ -34,7 +34,7 @@ struct SenderOptions {
 
 class Sender {
  public:
-  // sampling: the trainer's own; must outlive the sender and change no more.
+  // identity, and sampling (the trainer's own), must outlive the sender and change no more.
   Sender(Mailbox& mailbox, SenderOptions options, const Identity& identity, const Sampling& sampling);
 
   // Runs until the mailbox is closed and all is done, or its deadline passed.
@@ -51,6 +51,7 @@ class Sender {
   };
 
   void collect();
+  void find_left_over();
   void collect_tensors();
   void collect(const Attempt& attempt);
   void note_lost_before(std::uint64_t attempt);
@@ -75,6 +76,7 @@ class Sender {
 
   Mailbox& mailbox_;
   const SenderOptions options_;
+  const Identity& identity_;
   const std::string name_;  // of run and rank, for people
   const Sampling& sampling_;
   Mailbox::Mail mail_;

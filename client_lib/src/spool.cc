@@ -57,9 +57,23 @@ std::uint64_t Spool::bytes_of_others() const {
   return bytes;
 }
 
+// Somebody deleted the folder, or put another one in its place: what lay in it is lost, and it is made anew.
+void Spool::forget_removed_folder() {
+  struct stat about = {};
+  if (!directory_ || (fstat(directory_.get(), &about) == 0 && about.st_nlink > 0)) return;
+  for (Part& part : parts_) {
+    if (part.on_disk()) part = {part.first_seq, part.last_seq, LossCause::kInternal, 0};
+  }
+  writer_.reset();
+  forget_folder();
+}
+
 // Makes the folder, unless it is there, if it has room for so many bytes.
 bool Spool::open(std::uint64_t bytes) {
-  if (lock_.held()) return true;
+  if (lock_.held()) {
+    forget_removed_folder();
+    if (lock_.held()) return true;
+  }
   if (directory_) return fail("belongs to another process");
   if (options_.directory.empty()) return fail("has no directory");
   make_directories(options_.directory);

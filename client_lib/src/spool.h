@@ -101,6 +101,8 @@ class SpoolLog {
   bool fail(std::string_view what, int error = 0);
   // Deletes all that the spool made in the folder, and the folder if nothing else is in it.
   void delete_folder();
+  // Lets go of the folder, whatever is in it.
+  void forget_folder();
 
   SpoolOptions options_;
   SpoolOwner owner_;
@@ -137,8 +139,12 @@ class Spool : public SpoolLog {
   // reached or the disk failed; the next call tries anew.
   bool append(const SpoolItem& item, std::chrono::system_clock::time_point now);
 
+  // Parts of the table that lie in the folder: fewer than were appended when somebody removed it.
+  [[nodiscard]] std::uint64_t table_parts() const { return table_parts_; }
+
  private:
   bool open(std::uint64_t bytes);
+  void forget_removed_folder();
   bool has_room(int directory, std::uint64_t bytes);
   [[nodiscard]] std::uint64_t bytes_of_others() const;
 

@@ -195,6 +195,11 @@ void SpoolLog::delete_folder() {
   }
   unlinkat(directory_.get(), "lock", 0);
   rmdir((options_.directory / folder_).c_str());  // stays when something else is in it
+  forget_folder();
+}
+
+void SpoolLog::forget_folder() {
+  reader_.reset();
   directory_.reset();
   lock_.release();
   bytes_ = 0;

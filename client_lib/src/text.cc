@@ -1,8 +1,12 @@
 #include "client_lib/src/text.h"
 
+#include <arpa/inet.h>
+#include <sys/un.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <string>
 
 namespace scalewatch::client {
 namespace {
@@ -42,12 +46,18 @@ bool is_identifier(std::string_view text) noexcept {
 
 bool is_server_address(std::string_view text) noexcept {
   if (text.size() > 300 || std::ranges::any_of(text, [](char c) { return c <= ' ' || c == 0x7f; })) return false;
-  if (text.substr(0, 5) == "unix:") return text.size() > 5;
+  // gRPC prints what it thinks of an address that can't be one, at every try: such are refused here.
+  if (text.substr(0, 5) == "unix:") return text.size() > 5 && text.size() - 5 < sizeof(sockaddr_un::sun_path);
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos || colon == 0 || text.find('/') != std::string_view::npos) return false;
   const std::string_view host = text.substr(0, colon);
   const bool bracketed = host.front() == '[' && host.back() == ']' && host.size() > 2;
   if (!bracketed && host.find(':') != std::string_view::npos) return false;
+  if (bracketed) {
+    const std::string inner(host.substr(1, host.find('%') == std::string_view::npos ? host.size() - 2 : host.find('%') - 1));
+    in6_addr address{};
+    if (inet_pton(AF_INET6, inner.c_str(), &address) != 1) return false;
+  }
   const std::string_view digits = text.substr(colon + 1);
   std::uint32_t port = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);

@@ -37,6 +37,7 @@ struct RankSlot {
   domain::RankState state;
   std::uint64_t last_seq = 0;                 // taken from the client
   domain::Attempt last_attempt = 0;           // of the incarnation's own numbering
+  std::uint64_t last_attempt_seq = 0;
   std::atomic<bool> want_state{true};         // the strand asks for a copy of `state` with the next report
   std::atomic<std::int64_t> last_seen_ms{0};  // steady clock
   std::atomic<bool> held_back{false};         // the server does not read its stream for want of room

@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint64_t kMaxAttempt = 1ULL << 48;
 constexpr int kMaxMisuse = 64;
 constexpr int kMaxScalerObservations = 64;
-constexpr int kMaxBlocks = 4096;
+constexpr int kMaxBlocks = 131072;
 constexpr std::size_t kMaxKindBytes = 64;
 constexpr std::size_t kMaxDetailBytes = 1024;
 constexpr int kMaxExponents = 277;  // -149 to 127

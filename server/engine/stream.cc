@@ -176,12 +176,16 @@ Stream::Next StreamImpl::on_report(v1::Report& report) {
     if (fault.empty() && !report.retrospective() && report.attempt() <= slot_->last_attempt) {
       fault = "attempt " + std::to_string(report.attempt()) + " does not follow " + std::to_string(slot_->last_attempt);
     }
-    if (fault.empty() && report.attempt() > slot_->last_attempt + kMaxAttemptJump) {
+    const std::uint64_t most = slot_->last_attempt + std::max(kMaxAttemptJump, seq - slot_->last_attempt_seq);
+    if (fault.empty() && report.attempt() > most) {
       // Taken, it would make every true attempt after it come too late, or stretch history beyond them.
       fault = "attempt " + std::to_string(report.attempt()) + " is too far after " + std::to_string(slot_->last_attempt);
     }
     if (!fault.empty()) return reject_report(seq, fault);
-    if (!report.retrospective()) slot_->last_attempt = report.attempt();
+    if (!report.retrospective()) {
+      slot_->last_attempt = report.attempt();
+      slot_->last_attempt_seq = seq;
+    }
     taken.row = row_of(report);
     taken.digest =
         digest_of(report, slot_->rank, report.attempt() + slot_->attempt_base, host_.clock().wall_ms(), slot_->table);

@@ -82,7 +82,7 @@ enum scalewatch_phase {
 
 typedef struct scalewatch_label {
   const char* key;   /* [a-zA-Z_][a-zA-Z0-9_]*, at most 128 bytes */
-  const char* value; /* UTF-8 without control characters, at most 512 bytes */
+  const char* value; /* UTF-8 without control characters, at most 256 bytes */
 } scalewatch_label;
 
 /* Zero it, set size, then what differs from the defaults. Strings are copied. */
@@ -91,7 +91,7 @@ typedef struct scalewatch_options {
   const char* server;             /* host:port; NULL or "" = $SCALEWATCH_SERVER, else 127.0.0.1:7462 */
   const char* run;                /* the job's name, required: 1 to 256 bytes of UTF-8 without control characters */
   uint32_t rank;                  /* 0 to world_size - 1 */
-  uint32_t world_size;            /* 0 = 1 */
+  uint32_t world_size;            /* 0 = 1; at most 100,000 */
   int32_t compute_dtype;          /* scalewatch_dtype that the computation runs in; the default target of observe; 0 = fp16 */
   const char* framework;          /* for display, e.g. "pytorch 2.4"; NULL = "cpp" */
   const char* job_id;             /* the cluster's id; NULL = $SLURM_JOB_ID, else none */
@@ -112,8 +112,8 @@ typedef struct scalewatch_options {
 } scalewatch_options;
 
 typedef struct scalewatch_parameter {
-  const char* name; /* e.g. "init_scale", "growth_factor", "backoff_factor", "growth_interval" */
-  double value;
+  const char* name; /* e.g. "init_scale", "growth_factor", "growth_interval"; [a-zA-Z_][a-zA-Z0-9_]*, at most 64 bytes */
+  double value;     /* finite */
 } scalewatch_parameter;
 
 enum scalewatch_optimizer_fields { /* bits of scalewatch_optimizer.present */
@@ -128,7 +128,7 @@ typedef struct scalewatch_optimizer {
   const char* name;       /* unique; NULL = "default" */
   const char* class_name; /* e.g. "Adam"; NULL = unknown */
   uint32_t scaler;        /* id of its scaler; a run without scaling declares one with policy "none" */
-  uint32_t present;       /* which of the numbers below are known */
+  uint32_t present;       /* which of the numbers below are known; one that is not finite is taken as not known */
   double lr, beta1, beta2, eps, weight_decay;
   const int32_t* state_dtypes; /* scalewatch_dtype of its state tensors */
   size_t state_dtype_count;    /* at most 16 */
@@ -194,7 +194,7 @@ typedef struct scalewatch_stats {
   uint64_t dropped_too_large;
   uint64_t dropped_rejected;
   uint64_t dropped_internal;
-  uint64_t dropped_stopped;     /* made after the client was told to stop */
+  uint64_t dropped_stopped;     /* made after the client was told to stop, or not durable by then */
   uint64_t buffered_bytes;      /* held for resending */
   uint64_t connects;            /* streams opened that the server greeted */
   uint64_t trainer_thread_ns;   /* spent in this library on the trainer's thread, passes over data excluded; one observation in

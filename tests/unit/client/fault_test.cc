@@ -37,7 +37,7 @@ TEST_P(StopsForGood, AfterOneTry) {
   EXPECT_EQ(stats.connection, SCALEWATCH_CONN_STOPPED);
   EXPECT_EQ(stats.last_fault_cause, GetParam());
   EXPECT_STREQ(stats.last_fault, "refused by the test");
-  EXPECT_EQ(stats.dropped_stopped, 1U);
+  EXPECT_EQ(stats.dropped_stopped, 2U);
   EXPECT_EQ(stats.buffered_bytes, 0U);
   EXPECT_FALSE(monitor.close(5000));
   EXPECT_EQ(server.hellos().size(), 1U);

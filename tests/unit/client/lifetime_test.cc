@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <ostream>
 #include <set>
 #include <string>
 #include <vector>
@@ -98,6 +99,10 @@ struct Way {
   std::string output = "";     // all of it
   bool output_is_ours = true;  // false: the run time prints something as well
 };
+// So that ctest's names say it, and not bytes that change with every build.
+void PrintTo(const Way& way, std::ostream* out) {
+  *out << way.name;
+}
 
 class Ends : public testing::TestWithParam<Way> {};
 

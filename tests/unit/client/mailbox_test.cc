@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -29,7 +32,7 @@ class MailboxTest : public testing::Test {
       if (i < bad) measured.record.nan = 1;
     }
     mailbox.attempt().scalers.emplace_back();
-    mailbox.post(bad);
+    mailbox.post(bad, kTensors);
   }
   void give_back_all() {
     for (Attempt* attempt : mail.attempts) mailbox.give_back(attempt);
@@ -76,6 +79,29 @@ TEST_F(MailboxTest, StatisticsGoFirstThenWholeAttempts) {
   mailbox.take(mail);
   ASSERT_EQ(mail.attempts.size(), 1U);
   EXPECT_EQ(mail.attempts[0]->sheet->size(), kTensors);
+}
+
+TEST(Mailbox, SheetsOfATableThatGrewAreBounded) {
+  constexpr std::size_t kMany = 10'000;
+  Mailbox mailbox(4 * kMany * sizeof(Measured));
+  mailbox.add_tensor({});
+  mailbox.prepare(0, 0);  // many small sheets
+  for (std::size_t i = 1; i < kMany; ++i) mailbox.add_tensor({});
+  Mailbox::Mail mail;
+  std::set<const Sheet*> seen;
+  for (std::uint64_t number = 1; number <= 300; ++number) {
+    mailbox.attempt().number = number;
+    mailbox.sheet().resize(kMany);
+    mailbox.post(0, kMany);
+    mailbox.take(mail);
+    for (Attempt* attempt : mail.attempts) {
+      if (number > 100 && attempt->sheet != nullptr) seen.insert(attempt->sheet);
+      mailbox.give_back(attempt);
+    }
+    mail.attempts.clear();
+  }
+  EXPECT_GT(seen.size(), 0U);
+  EXPECT_LE(seen.size(), 4U);
 }
 
 TEST_F(MailboxTest, MisuseComesWithItsAttemptAndIsBounded) {

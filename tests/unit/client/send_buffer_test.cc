@@ -124,6 +124,52 @@ TEST(SendBuffer, CountsAttemptsThatAreDurableOrLost) {
   EXPECT_EQ(buffer.durable_attempts(), 3U);
 }
 
+TEST(SendBuffer, BytesComeBackToZero) {
+  const std::uint64_t one = full_report(1).capacity() + sizeof(SendBuffer::Item);
+  SendBuffer buffer(20 * one);
+  buffer.resume(0);
+  for (std::uint64_t seq = 1; seq <= 600; ++seq) {
+    if (seq % 7 == 0) {
+      buffer.add_loss(seq, LossCause::kQueueFull);
+    } else {
+      buffer.add_report(seq, Fullness::kFull, full_report(seq));
+    }
+    if (seq % 50 == 0) {
+      buffer.resume(seq - 45);
+      send_all(buffer);
+      buffer.reject(seq - 20);
+    }
+  }
+  EXPECT_LE(buffer.bytes(), 20 * one);
+  send_all(buffer);
+  buffer.durable(600);
+  EXPECT_EQ(buffer.bytes(), 0U);
+}
+
+TEST(SendBuffer, WhatArrivedAllTheSameIsNotCountedAsLost) {
+  const std::uint64_t one = full_report(1).capacity() + sizeof(SendBuffer::Item);
+  SendBuffer buffer(4 * one);
+  buffer.resume(0);
+  add(buffer, 1, 3);
+  send_all(buffer);     // on their way, no ack yet
+  add(buffer, 4, 200);  // the buffer overflows
+  EXPECT_GT(buffer.counters().dropped_total(), 0U);
+  std::uint64_t lost = 0;
+  for (const Sent& sent : send_all(buffer)) lost += sent.report ? 0 : sent.last - sent.first + 1;
+  buffer.durable(200);
+  EXPECT_EQ(buffer.counters().dropped_total(), lost);  // 1 to 3 were not among them
+}
+
+TEST(SendBuffer, AnAckBeyondWhatWasSentIsNotBelieved) {
+  SendBuffer buffer(kPlenty);
+  buffer.resume(0);
+  add(buffer, 1, 3);
+  ASSERT_NE(buffer.next(), nullptr);
+  buffer.sent();
+  buffer.durable(3);
+  EXPECT_EQ(buffer.durable_seq(), 1U);
+}
+
 TEST(SendBuffer, ThenLosesTheOldestAndMergesTheirRange) {
   SendBuffer buffer(8 * sizeof(SendBuffer::Item));
   buffer.resume(0);
