@@ -23,6 +23,12 @@ constexpr const char* kFooter =
     "3 nothing could be read (no server, unknown run, time-out), 64 wrong use.\n"
     "Colours are off without a terminal, with --no-color or with NO_COLOR set.";
 
+constexpr const char* kReplayFooter =
+    "The trace's first line may name the scaler: # POLICY key=value ... ; with --policy that line does not count, and\n"
+    "without it --set changes single parameters. Other columns than step and found_inf are ignored; a found_inf above 0\n"
+    "is true. Prints step, found_inf, scale_before, skipped, scale_after and note, and stops where the scaler would end\n"
+    "the run: the note says why.";
+
 // Empty when `server` is HOST:PORT (or [IPV6]:PORT), else what is wrong with it.
 std::string check_server(const std::string& server) {
   const auto colon = server.rfind(':');
@@ -51,9 +57,11 @@ struct CommandLine {
   AckOptions ack;
   AlertsOptions watch;
   TailOptions tail;
+  ReplayOptions replay;
   DoctorOptions doctor;
 
-  bool streams = false;  // the command goes on until it is interrupted
+  std::istream* in = nullptr;  // standard input
+  bool streams = false;        // the command goes on until it is interrupted
   std::function<ExitCode(Client&, const Screen&, const std::stop_token&)> action;
 };
 
@@ -77,6 +85,7 @@ class Parser {
     add_run_views();
     add_tensor_views();
     add_alerts();
+    add_replay();
   }
 
   CLI::App& app() { return app_; }
@@ -195,6 +204,23 @@ class Parser {
     on(top, show_top, line_.top);
   }
 
+  void add_replay() {
+    auto& options = line_.replay;
+    auto* replay = command(app_, "replay", "Show what a loss scaler does on given found_inf; asks no server");
+    replay->footer(kReplayFooter);
+    replay->add_option("TRACE", options.trace, "CSV file with columns step and found_inf; - = standard input")->required();
+    replay->add_option("--policy", options.policy, "Scaler to replay, in place of the one that the trace's # line names");
+    replay->add_option("--set", options.settings, "Parameter of the scaler as KEY=VALUE; may be repeated")
+        ->allow_extra_args(false);
+    replay->add_option("SETTINGS", options.more, "More parameters as KEY=VALUE");
+    replay->callback([this] {
+      line_.action = [this](Client&, const Screen& screen, const std::stop_token&) {
+        replay_trace(line_.replay, *line_.in, screen);
+        return kExitOk;
+      };
+    });
+  }
+
   void add_alerts() {
     auto* alerts = command(app_, "alerts", "List alerts, worst first; acknowledge or watch them");
     alerts->require_subcommand(0, 1);
@@ -235,6 +261,7 @@ Screen screen_for(const GlobalOptions& options, const Environment& env) {
 
 int execute(int argc, const char* const* argv, const Environment& env) {
   CommandLine line;
+  line.in = env.in;
   Parser parser(line);
   try {
     parser.app().parse(argc, argv);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <iostream>
 #include <ostream>
 #include <stop_token>
 
@@ -17,6 +18,7 @@ struct Environment {
   std::int64_t now_ms = 0;  // Unix milliseconds
   // Called once, and only by commands that follow a stream, before they connect: what ends them.
   std::function<std::stop_token()> interrupt;
+  std::istream* in = &std::cin;  // standard input
 };
 
 // Runs the command line and returns the exit code (see ExitCode in client.h). Reads SCALEWATCH_SERVER and NO_COLOR.

@@ -93,10 +93,12 @@ std::string blame_text(const domain::Blame& blame) {
   if (blame.nan > 0) out += fmt::format(", {} NaN", text::exact(blame.nan));
   if (blame.inf > 0) out += fmt::format(", {} Inf", text::exact(blame.inf));
   if (blame.nan == 0 && blame.inf == 0 && !blame.kind.empty()) out += ", " + Screen::name(blame.kind);
+  const bool only_there = blame.rank_of_origin && blame.ranks == std::vector{*blame.rank_of_origin};
   if (blame.rank_of_origin) {
     out += fmt::format(", began on rank {}", *blame.rank_of_origin);
   }
-  if (!blame.ranks.empty()) out += fmt::format(", {} {}", blame.ranks.size() == 1 ? "rank" : "ranks", ranks_text(blame.ranks));
+  if (!blame.ranks.empty() && !only_there)
+    out += fmt::format(", {} {}", blame.ranks.size() == 1 ? "rank" : "ranks", ranks_text(blame.ranks));
   return out;
 }
 

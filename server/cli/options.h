@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace scalewatch::cli {
 
@@ -79,6 +80,13 @@ struct AckOptions {
 
 struct TailOptions {
   std::string run;
+};
+
+struct ReplayOptions {
+  std::string trace;                  // path; "-" = standard input
+  std::string policy;                 // empty: as the trace says
+  std::vector<std::string> settings;  // key=value
+  std::vector<std::string> more;      // key=value, without --set
 };
 
 struct DoctorOptions {

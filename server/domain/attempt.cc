@@ -1,6 +1,8 @@
 #include "server/domain/attempt.h"
 
 #include <algorithm>
+#include <array>
+#include <iterator>
 #include <tuple>
 
 namespace scalewatch::domain {
@@ -30,6 +32,53 @@ void insert_rank(std::vector<Rank>& ranks, Rank rank) {
   if (at == ranks.end() || *at != rank) ranks.insert(at, rank);
 }
 
+// Before the counts are added. Every rank holds the mask; where it began only those that have worse.
+void take_rank(TensorAt& tensor, const NonFiniteTensor& bad, Rank rank) {
+  const bool activation = tensor.role == Role::kActivation;
+  const bool mask = activation && bad.nan == 0 && bad.pos_inf == 0 && !bad.neg_inf_is_new;
+  const bool worse = !activation || tensor.nan + tensor.pos_inf > 0 || tensor.neg_inf_is_new;
+  if (mask && worse) {
+    insert_rank(tensor.masked, rank);
+    return;
+  }
+  if (!mask && !worse) {
+    tensor.masked.swap(tensor.ranks);
+    tensor.earliest.clear();
+    tensor.first_bad_micro.reset();
+  }
+  insert_rank(tensor.ranks, rank);
+  if (!bad.first_bad_micro || (tensor.first_bad_micro && *tensor.first_bad_micro < *bad.first_bad_micro)) return;
+  if (tensor.first_bad_micro != bad.first_bad_micro) tensor.earliest.clear();
+  tensor.first_bad_micro = bad.first_bad_micro;
+  insert_rank(tensor.earliest, rank);
+}
+
+int stage_of(Role role) {
+  if (is_state(role)) return 0;
+  return role == Role::kActivation ? 1 : 2;
+}
+
+bool any_bad(const AttemptDigest& digest) {
+  return !digest.non_finite.empty() ||
+         std::any_of(digest.scalers.begin(), digest.scalers.end(), [](const ScalerObservation& scaler) {
+           return std::any_of(scaler.optimizers.begin(), scaler.optimizers.end(), [](const OptimizerObservation& o) {
+             return o.found_inf_local.value_or(0) != 0 || o.found_inf_decided.value_or(0) != 0;
+           });
+         });
+}
+
+// Looked up only where something is bad: a table may be long.
+bool holds_whole_gradients(const AttemptDigest& digest) {
+  if (!digest.table || !any_bad(digest)) return false;
+  bool whole = false;
+  for (const TensorInfo& info : *digest.table) {
+    if (info.role != Role::kGradient) continue;
+    if (!info.shard.empty()) return false;
+    whole = true;
+  }
+  return whole;
+}
+
 bool names_optimizers(const TensorTable& table) {
   return std::any_of(table.begin(), table.end(), [](const TensorInfo& info) { return !info.optimizer.empty(); });
 }
@@ -46,7 +95,23 @@ void JoinedAttempt::join_detail(const AttemptDigest& digest) {
     if (report.rank != digest.rank) continue;
     report.observed_gradients |= digest.observed_gradients;
     report.observed_activations |= digest.observed_activations;
+    report.observed_activation_gradients |= digest.observed_activation_gradients;
+    report.observed_parameters |= digest.observed_parameters;
+    report.whole_gradients |= holds_whole_gradients(digest);
+    if (!report.input_non_finite) report.input_non_finite = digest.input_non_finite;
+    if (!report.loss) report.loss = digest.loss;
   }
+}
+
+// Drops the last tensor of the stage that has the most, so that ranks of a large job that came first, or a thousand poisoned
+// weights, can't keep out where it began.
+void JoinedAttempt::make_room() {
+  std::array<std::size_t, 3> count{};
+  for (const TensorAt& tensor : non_finite) ++count[stage_of(tensor.role)];
+  const auto largest = static_cast<int>(std::max_element(count.begin(), count.end()) - count.begin());
+  const auto last = std::find_if(non_finite.rbegin(), non_finite.rend(),
+                                 [&](const TensorAt& tensor) { return stage_of(tensor.role) == largest; });
+  non_finite.erase(std::next(last).base());
 }
 
 void JoinedAttempt::add_non_finite(const AttemptDigest& digest) {
@@ -62,7 +127,6 @@ void JoinedAttempt::add_non_finite(const AttemptDigest& digest) {
     };
     auto at = std::lower_bound(non_finite.begin(), non_finite.end(), info, before);
     if (at == non_finite.end() || at->name != info.name || at->role != info.role || at->forward_index != info.forward_index) {
-      if (non_finite.size() >= kMaxTensors) continue;
       TensorAt fresh;
       fresh.name = info.name;
       fresh.role = info.role;
@@ -72,12 +136,14 @@ void JoinedAttempt::add_non_finite(const AttemptDigest& digest) {
       at = non_finite.insert(at, std::move(fresh));
     }
     // Shards of one rank add up; the same rank's second telling of an attempt (retrospective detail) must not.
-    const bool told = digest.retrospective && std::binary_search(at->ranks.begin(), at->ranks.end(), digest.rank);
-    if (told) continue;
+    const auto on = [&](const std::vector<Rank>& some) { return std::binary_search(some.begin(), some.end(), digest.rank); };
+    if (digest.retrospective && (on(at->ranks) || on(at->masked))) continue;
+    take_rank(*at, bad, digest.rank);
     at->nan += bad.nan;
     at->pos_inf += bad.pos_inf;
     at->neg_inf += bad.neg_inf;
-    insert_rank(at->ranks, digest.rank);
+    at->neg_inf_is_new = at->neg_inf_is_new || bad.neg_inf_is_new;
+    if (non_finite.size() > kMaxTensors) make_room();
   }
 }
 
@@ -90,12 +156,21 @@ void JoinedAttempt::join(const AttemptDigest& digest, std::vector<ScalerReport> 
   report.step = digest.step;
   report.phase = digest.phase;
   report.loss = digest.loss;
+  report.lr = digest.lr;
   report.grad_norm = digest.grad_norm;
+  report.grad_norm_scaled = digest.grad_norm_scaled;
+  report.grad_norm_clipped = digest.grad_norm_clipped;
+  report.gradient_norm = digest.gradient_norm;
+  report.gradient_scale = digest.gradient_scale;
+  report.gradients_zero = digest.gradients_zero;
+  report.misuse = digest.misuse;
   report.input_non_finite = digest.input_non_finite;
   report.non_finite_total = digest.non_finite_total;
   report.observed_gradients = digest.observed_gradients;
   report.observed_activations = digest.observed_activations;
+  report.observed_activation_gradients = digest.observed_activation_gradients;
   report.observed_parameters = digest.observed_parameters;
+  report.whole_gradients = holds_whole_gradients(digest);
   report.scalers = std::move(scalers);
   if (digest.table) {
     for (const std::uint32_t id : digest.recovered) {

@@ -34,12 +34,22 @@ struct RankReport {
   std::int64_t step = 0;
   Phase phase = Phase::kUnspecified;
   std::optional<double> loss;
+  std::optional<double> lr;
   std::optional<double> grad_norm;
+  bool grad_norm_scaled = false;        // taken under the scale
+  bool grad_norm_clipped = false;       // taken after clipping
+  std::optional<double> gradient_norm;  // of its gradient records, as stored
+  double gradient_scale = 1;            // that they were measured under
+  bool gradients_zero = false;
+  std::vector<MisuseObservation> misuse;
   std::optional<bool> input_non_finite;
   std::uint32_t non_finite_total = 0;
   bool observed_gradients = false;
   bool observed_activations = false;
+  bool observed_activation_gradients = false;
   bool observed_parameters = false;
+  // Something of it was bad, and its table has gradients, none of them a shard: after a reduction all ranks hold the same.
+  bool whole_gradients = false;
   std::vector<ScalerReport> scalers;
   std::vector<std::pair<Role, std::string>> recovered;
   std::string falling;
@@ -49,8 +59,9 @@ struct RankReport {
 
   template <class A>
   void persist(A& a) {
+    a(lr, grad_norm_scaled, grad_norm_clipped, gradient_norm, gradient_scale, gradients_zero, misuse);
     a(rank, step, phase, loss, grad_norm, input_non_finite, non_finite_total, observed_gradients, observed_activations,
-      observed_parameters, scalers, recovered, falling, octaves_fallen);
+      observed_activation_gradients, observed_parameters, whole_gradients, scalers, recovered, falling, octaves_fallen);
   }
 };
 
@@ -64,10 +75,16 @@ struct TensorAt {
   std::uint64_t nan = 0;
   std::uint64_t pos_inf = 0;
   std::uint64_t neg_inf = 0;
-  std::vector<Rank> ranks;  // rising
+  bool neg_inf_is_new = false;                   // on some rank: no mask
+  std::optional<std::uint32_t> first_bad_micro;  // earliest of any rank; absent: not known
+  std::vector<Rank> ranks;                       // rising
+  // Of an activation: ranks on which it holds what may be a mask and no more, where `ranks` have worse. Rising.
+  std::vector<Rank> masked;
+  std::vector<Rank> earliest;  // of `ranks`: those with that first_bad_micro
   template <class A>
   void persist(A& a) {
-    a(name, role, forward_index, optimizer, stepped, nan, pos_inf, neg_inf, ranks);
+    a(name, role, forward_index, optimizer, stepped, nan, pos_inf, neg_inf, neg_inf_is_new, first_bad_micro, ranks, masked,
+      earliest);
   }
 };
 
@@ -120,6 +137,7 @@ struct JoinedAttempt {
 
  private:
   void add_non_finite(const AttemptDigest& digest);
+  void make_room();
 };
 
 // The order that values flow in: state, then activations forward, then activation gradients and gradients backward.

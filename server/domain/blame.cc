@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "server/domain/scaler_track.h"
+#include "server/domain/text.h"
 
 namespace scalewatch::domain {
 namespace {
@@ -26,13 +28,17 @@ bool any_optimizer(const RankReport& report, Predicate predicate) {
 bool local_found_inf(const RankReport& report) {
   return any_optimizer(report, [](const OptimizerObservation& o) { return bad(o.found_inf_local); });
 }
+bool local_found_inf_known(const RankReport& report) {
+  const auto unknown = [](const OptimizerObservation& o) { return !o.found_inf_local; };
+  return any_optimizer(report, [](const OptimizerObservation& o) { return o.found_inf_local.has_value(); }) &&
+         !any_optimizer(report, unknown);
+}
 bool found_inf(const RankReport& report) {
   return any_optimizer(report,
                        [](const OptimizerObservation& o) { return bad(o.found_inf_local) || bad(o.found_inf_decided); });
 }
-bool observed_activations(const JoinedAttempt& attempt) {
-  return std::any_of(attempt.reports.begin(), attempt.reports.end(),
-                     [](const RankReport& report) { return report.observed_activations; });
+bool any_report(const JoinedAttempt& attempt, bool (*predicate)(const RankReport&)) {
+  return std::any_of(attempt.reports.begin(), attempt.reports.end(), predicate);
 }
 
 // What only this rank, of at least two, has. Otherwise nothing, save that a single rank is always the origin.
@@ -51,6 +57,20 @@ bool input_bad(const RankReport& report) {
   return report.input_non_finite.value_or(false);
 }
 
+// The one rank whose gradients were bad before the reduction, while all others' were known to be fine. Of a shard found_inf
+// speaks of what was reduced already: it says who owns the piece, not where it began.
+std::optional<Rank> lone_found_inf(const JoinedAttempt& attempt) {
+  if (attempt.reports.size() < 2 || !attempt.missing.empty()) return std::nullopt;
+  std::vector<Rank> ranks;
+  for (const RankReport& report : attempt.reports) {
+    if (!local_found_inf_known(report)) return std::nullopt;
+    if (!local_found_inf(report)) continue;
+    if (!report.whole_gradients) return std::nullopt;
+    ranks.push_back(report.rank);
+  }
+  return origin(ranks);
+}
+
 class Finder {
  public:
   Finder(const JoinedAttempt& attempt, const RunModel& run, bool complete)
@@ -59,12 +79,14 @@ class Finder {
       if (is_state(tensor.role)) {
         state_.push_back(&tensor);
       } else if (tensor.role == Role::kActivation) {
-        if (run_.masks.contains({tensor.role, tensor.name}) && only_neg_inf(tensor)) continue;
-        (only_neg_inf(tensor) ? maybe_masks_ : activations_).push_back(&tensor);
+        const bool mask = only_neg_inf(tensor) && !tensor.neg_inf_is_new;
+        if (mask && run_.masks.contains({tensor.role, tensor.name})) continue;
+        (mask ? maybe_masks_ : activations_).push_back(&tensor);
       } else {
         backward_.push_back(&tensor);
       }
     }
+    keep_first_micro_batch();
     loss_ranks_ = ranks_where(attempt_, loss_non_finite);
     for (const RankReport& report : attempt_.reports) {
       gradients_known_ = gradients_known_ || report.observed_gradients ||
@@ -88,6 +110,7 @@ class Finder {
     if (auto ranks = ranks_where(attempt_, found_inf); !ranks.empty()) {
       Blame blame;
       blame.where = "backward";
+      blame.rank_of_origin = lone_found_inf(attempt_);
       blame.ranks = std::move(ranks);
       return finish(std::move(blame));
     }
@@ -95,10 +118,46 @@ class Finder {
   }
 
  private:
+  [[nodiscard]] bool mask(const TensorAt& tensor) const {
+    return !tensor.masked.empty() || run_.masks.contains({tensor.role, tensor.name});
+  }
+  // Says nothing of the micro-batch in which it went bad: a gradient is added up over all, a mask is in each.
+  [[nodiscard]] bool summed(const TensorAt& tensor) const { return tensor.role == Role::kGradient || mask(tensor); }
+
+  // The micro-batches of an attempt run one after the other: what went bad in a later one is no cause. Known only where every
+  // tensor that flowed tells its own; a gradient is summed over all of them.
+  void keep_first_micro_batch() {
+    std::optional<std::uint32_t> first;
+    std::uint32_t last = 0;
+    const auto look = [&](const TensorAt* tensor) {
+      if (summed(*tensor)) return true;
+      if (!tensor->first_bad_micro) return false;
+      first = std::min(*tensor->first_bad_micro, first.value_or(*tensor->first_bad_micro));
+      last = std::max(last, *tensor->first_bad_micro);
+      return true;
+    };
+    if (!std::all_of(activations_.begin(), activations_.end(), look) ||
+        !std::all_of(backward_.begin(), backward_.end(), look) || !first || *first == last) {
+      return;
+    }
+    const auto later = [&](const TensorAt* tensor) { return summed(*tensor) || *tensor->first_bad_micro != *first; };
+    std::copy_if(activations_.begin(), activations_.end(), std::back_inserter(later_), later);
+    std::erase_if(activations_, later);
+    std::erase_if(backward_, later);
+  }
+
   // The state tensor whose poison this attempt's values met.
   const TensorAt* poisoned_before() const {
+    const TensorAt* oldest = nullptr;
+    Attempt since = 0;
     for (const TensorAt* tensor : state_) {
-      if (run_.poisoned.contains({tensor->role, tensor->name})) return tensor;
+      const auto known = run_.poisoned.find({tensor->role, tensor->name});
+      if (known == run_.poisoned.end() || (oldest != nullptr && known->second.since >= since)) continue;
+      oldest = tensor;
+      since = known->second.since;
+    }
+    if (oldest != nullptr) return oldest;
+    for (const TensorAt* tensor : state_) {
       // A skipped step writes neither weights nor optimizer state; batch statistics are written by the forward pass.
       if (outcome_ == AttemptOutcome::kSkipped && tensor->role != Role::kBuffer) return tensor;
       // Nobody has looked at the state since an attempt that may have poisoned it.
@@ -114,14 +173,14 @@ class Finder {
         buffer = tensor;
     }
     const TensorAt* activation = activations_.empty() ? nullptr : activations_.front();
-    if (activation == nullptr && buffer == nullptr && !loss_ranks_.empty() && !maybe_masks_.empty()) {
+    if (activation == nullptr && buffer == nullptr && !loss_ranks_.empty() && later_.empty() && !maybe_masks_.empty()) {
       activation = maybe_masks_.front();
     }
     if (activation != nullptr && (buffer == nullptr || activation->forward_index <= buffer->forward_index)) {
       return of(*activation, "forward");
     }
     if (buffer != nullptr) return of(*buffer, "forward");
-    if (loss_ranks_.empty()) return std::nullopt;
+    if (loss_ranks_.empty() || !later_.empty()) return std::nullopt;
     Blame blame;
     blame.where = "loss";
     bool nan = false;
@@ -139,18 +198,9 @@ class Finder {
   // Every rank's own values are finite, and what came out of the all-reduce is not.
   std::optional<Blame> reduction() const {
     if (!complete_ || attempt_.reports.size() < 2 || !attempt_.missing.empty()) return std::nullopt;
-    bool known = true;
     for (const RankReport& report : attempt_.reports) {
-      bool local = false;
-      for (const ScalerReport& scaler : report.scalers) {
-        for (const OptimizerObservation& o : scaler.seen.optimizers) {
-          if (!o.found_inf_local || *o.found_inf_local != 0) return std::nullopt;
-          local = true;
-        }
-      }
-      known = known && local;
+      if (!local_found_inf_known(report) || local_found_inf(report)) return std::nullopt;
     }
-    if (!known) return std::nullopt;
     for (const TensorAt* tensor : backward_) {
       if (tensor->role == Role::kActivationGradient) return std::nullopt;
     }
@@ -163,11 +213,16 @@ class Finder {
   }
 
   // Finite gradients went in, and state came out that is not: the optimizer's arithmetic. Its state comes before the weight.
+  // Where nobody looked at gradients they may have brought it: then the last layer's is where backward met it first.
   const TensorAt* optimizer() const {
     if (state_.empty() || gradients_non_finite(attempt_)) return nullptr;
-    const auto first = std::find_if(state_.begin(), state_.end(),
-                                    [](const TensorAt* tensor) { return tensor->role == Role::kOptimizerState; });
-    return first != state_.end() ? *first : state_.front();
+    const auto of_optimizer = [](const TensorAt* tensor) { return tensor->role == Role::kOptimizerState; };
+    if (gradients_known_) {
+      const auto first = std::find_if(state_.begin(), state_.end(), of_optimizer);
+      return first != state_.end() ? *first : state_.front();
+    }
+    const auto last = std::find_if(state_.rbegin(), state_.rend(), of_optimizer);
+    return last != state_.rend() ? *last : state_.back();
   }
 
   Blame of(const TensorAt& tensor, const char* where) const {
@@ -175,15 +230,35 @@ class Finder {
     blame.tensor = tensor.name;
     blame.role = tensor.role;
     blame.where = where;
-    blame.kind = kind_of(tensor.nan > 0, tensor.pos_inf + tensor.neg_inf > 0);
     blame.nan = tensor.nan;
-    blame.inf = tensor.pos_inf + tensor.neg_inf;
+    blame.inf = tensor.pos_inf + (mask(tensor) ? 0 : tensor.neg_inf);
+    blame.kind = kind_of(blame.nan > 0, blame.inf > 0);
     blame.ranks = tensor.ranks;
+    // A step that was applied may have poisoned the others since.
+    const auto before = run_.poisoned.find({tensor.role, tensor.name});
+    if (is_state(tensor.role) && before != run_.poisoned.end()) blame.ranks = before->second.ranks;
+    leave_out_later(tensor, blame.ranks);
     // After an all-reduce every rank holds the same Inf: a gradient or a weight tells nothing of where it came from.
     if (tensor.role == Role::kActivation || tensor.role == Role::kActivationGradient) {
-      blame.rank_of_origin = origin(tensor.ranks);
+      blame.rank_of_origin = origin(blame.ranks);
+    } else if (tensor.role == Role::kGradient && blame.where == "backward") {
+      blame.rank_of_origin = lone_found_inf(attempt_);
     }
+    if (!mask(tensor)) blame.first_bad_micro = tensor.first_bad_micro;
     return finish(std::move(blame));
+  }
+
+  // Ranks on which the tensor is bad only because an activation of theirs went bad in a later micro-batch.
+  void leave_out_later(const TensorAt& tensor, std::vector<Rank>& ranks) const {
+    std::vector<Rank> own = ranks;
+    std::erase_if(own, [&](Rank rank) {
+      if (std::binary_search(tensor.earliest.begin(), tensor.earliest.end(), rank)) return false;
+      return std::any_of(later_.begin(), later_.end(), [&](const TensorAt* later) {
+        return std::binary_search(later->ranks.begin(), later->ranks.end(), rank) &&
+               flows_before(later->role, later->forward_index, tensor.role, tensor.forward_index);
+      });
+    });
+    if (!own.empty()) ranks = std::move(own);
   }
 
   Blame finish(Blame blame) const {
@@ -201,7 +276,6 @@ class Finder {
   }
 
   std::string note(const Blame& blame) const {
-    const bool forward_unseen = !observed_activations(attempt_);
     if (blame.where == "weights") {
       if (!gradients_known_) return "send gradient records to know whether the update or the optimizer poisoned them";
       if (!run_.poisoned.contains({blame.role, blame.tensor})) {
@@ -209,30 +283,81 @@ class Finder {
       }
       return {};
     }
+    std::vector<std::string> sentences;
     if (run_.suspect_since != 0 && state_.empty()) {
-      return std::string("attempt ") + std::to_string(run_.suspect_since) +
-             " may have put non-finite gradients into the weights: send parameters to know whether they are poisoned";
+      sentences.push_back(
+          std::string("attempt ") + std::to_string(run_.suspect_since) +
+          " may have put non-finite gradients into the weights: send parameters to know whether they are poisoned");
     }
-    if (blame.where == "backward" && blame.tensor.empty()) {
-      return forward_unseen ? "send gradient records to name the tensor, and activations to know whether the forward pass "
-                              "overflowed first"
-                            : "send gradient records to name the tensor";
+    if (const std::string unseen = list(unseen_before(blame)); !unseen.empty()) {
+      sentences.push_back("send " + unseen + " to know whether it began there");
     }
-    if (blame.where == "backward" && forward_unseen) {
-      return "send activations to know whether the forward pass overflowed first";
+    const bool gradient = blame.where == "backward" && (blame.tensor.empty() || blame.role == Role::kGradient);
+    if (blame.tensor.empty() && (gradient || blame.where == "reduction"))
+      sentences.emplace_back("send gradient records to name the tensor");
+    if (gradient && attempt_.reports.size() > 1 && !blame.rank_of_origin && !locals_differ()) {
+      sentences.emplace_back("send each rank's found_inf from before the reduction to tell its overflow from a rank's own");
     }
-    if (blame.where == "backward" && blame.role == Role::kGradient) {
-      const bool gradients_of_activations = std::any_of(
-          backward_.begin(), backward_.end(), [](const TensorAt* tensor) { return tensor->role == Role::kActivationGradient; });
-      if (!gradients_of_activations && attempt_.reports.size() > 1) {
-        return "send activation gradients to know on which rank it began";
-      }
+    if (gradient && !attempt_.missing.empty()) {
+      sentences.push_back("it may have begun on " + ranks_text(attempt_.missing) + ", whose reports are missing");
     }
-    if (blame.where == "loss" && forward_unseen) {
-      return "send activations to know whether a layer before the loss went non-finite first";
+    if (const TensorAt* mask = doubtful_mask(blame)) {
+      sentences.push_back(mask->name + " held -Inf: if that is no mask, it began there");
     }
-    if (blame.where == "reduction" && blame.tensor.empty()) return "send gradient records to name the tensor";
-    return {};
+    std::string note;
+    for (const std::string& sentence : sentences) note += (note.empty() ? "" : "; ") + sentence;
+    return note;
+  }
+
+  // Where it may have begun and nobody looked.
+  std::vector<std::string> unseen_before(const Blame& blame) const {
+    std::vector<std::string> unseen;
+    const bool forward = blame.where == "forward";
+    const bool backward = blame.where == "backward";
+    if (!forward && !backward && blame.where != "loss") return unseen;
+    const bool activations = any_report(attempt_, [](const RankReport& report) { return report.observed_activations; });
+    const bool loss = any_report(attempt_, [](const RankReport& report) { return report.loss.has_value(); });
+    if (!activations) unseen.emplace_back("activations");
+    if (backward && blame.role != Role::kActivationGradient &&
+        !any_report(attempt_, [](const RankReport& report) { return report.observed_activation_gradients; })) {
+      unseen.emplace_back("activation gradients");
+    }
+    if (backward && !loss) unseen.emplace_back("the loss");
+    if (backward && activations && loss) return unseen;  // poisoned weights and bad data would have shown in them
+    if (!any_report(attempt_, [](const RankReport& report) { return report.observed_parameters; }))
+      unseen.emplace_back("parameters");
+    const bool looked = std::all_of(attempt_.reports.begin(), attempt_.reports.end(), [&](const RankReport& report) {
+      const bool blamed = std::find(blame.ranks.begin(), blame.ranks.end(), report.rank) != blame.ranks.end();
+      return report.input_non_finite.has_value() || !blamed;
+    });
+    if (!looked) unseen.emplace_back("whether the input was finite");
+    return unseen;
+  }
+
+  static std::string list(const std::vector<std::string>& things) {
+    std::string text;
+    for (std::size_t i = 0; i < things.size(); ++i)
+      text += (i == 0 ? "" : (i + 1 == things.size() ? " and " : ", ")) + things[i];
+    return text;
+  }
+
+  // Some ranks found something before the reduction and some did not: it is known who did.
+  bool locals_differ() const {
+    return std::all_of(attempt_.reports.begin(), attempt_.reports.end(),
+                       [](const RankReport& report) { return local_found_inf_known(report) && report.whole_gradients; }) &&
+           !std::all_of(attempt_.reports.begin(), attempt_.reports.end(), local_found_inf);
+  }
+
+  // An activation that may have been a mask or where it began: one of -Inf alone that was not seen before.
+  const TensorAt* doubtful_mask(const Blame& blame) const {
+    if (maybe_masks_.empty() || blame.where == "input" || blame.where == "optimizer") return nullptr;
+    const TensorAt* mask = maybe_masks_.front();
+    const auto blamed = std::find_if(activations_.begin(), activations_.end(), [&](const TensorAt* tensor) {
+      return tensor->name == blame.tensor && blame.role == Role::kActivation;
+    });
+    if (blame.where == "forward" && (blamed == activations_.end() || (*blamed)->forward_index < mask->forward_index))
+      return nullptr;
+    return mask;
   }
 
   const JoinedAttempt& attempt_;
@@ -240,6 +365,7 @@ class Finder {
   bool complete_;
   AttemptOutcome outcome_;
   bool gradients_known_ = false;
+  std::vector<const TensorAt*> later_;  // activations that went bad in a later micro-batch than others
   std::vector<const TensorAt*> state_;
   std::vector<const TensorAt*> activations_;
   std::vector<const TensorAt*> maybe_masks_;
@@ -285,10 +411,12 @@ std::optional<Rank> lone_rank(const JoinedAttempt& attempt) {
   if (attempt.reports.size() < 2) return std::nullopt;
   std::vector<Rank> ranks;
   for (const RankReport& report : attempt.reports) {
-    bool own = loss_non_finite(report) || local_found_inf(report);
+    if (input_bad(report)) return std::nullopt;  // data, no GPU
+    bool own = loss_non_finite(report) || (report.whole_gradients && local_found_inf(report));
     for (const TensorAt& tensor : attempt.non_finite) {
       if (own) break;
-      if (tensor.role != Role::kActivationGradient && (tensor.role != Role::kActivation || only_neg_inf(tensor))) continue;
+      const bool mask = only_neg_inf(tensor) && !tensor.neg_inf_is_new;
+      if (tensor.role != Role::kActivationGradient && (tensor.role != Role::kActivation || mask)) continue;
       own = std::binary_search(tensor.ranks.begin(), tensor.ranks.end(), report.rank);
     }
     if (own) ranks.push_back(report.rank);

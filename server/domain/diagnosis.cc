@@ -13,11 +13,15 @@ namespace {
 
 // Causes before what comes of them: poisoned weights make every loss and gradient non-finite, those make skips, skips make the
 // scale fall.
-constexpr std::array<std::string_view, 13> kCausality{
-    "NonFiniteWeights",  "NonFiniteApplied",    "RankDisagreement", "NonFiniteLoss", "ScaleVanished",
-    "NeverApplied",      "ConsecutiveSkips",    "ScaleCollapse",    "RankLost",      "FrequentSkippedSteps",
-    "NonFiniteGradient", "EndedWithoutGoodbye", "StatsDropped",
-};
+constexpr auto kCausality = std::to_array<std::string_view>({
+    "NonFiniteWeights",     "NonFiniteApplied",   "RankDisagreement",  "Misuse",
+    "MissingScaler",        "NonFiniteLoss",      "ScaleVanished",     "NeverApplied",
+    "ScaleStuck",           "ScaleAtMinimum",     "StepFrozen",        "ConsecutiveSkips",
+    "ScaleCollapse",        "RankLost",           "RunStalled",        "ScalePolicyMismatch",
+    "FrequentSkippedSteps", "ScaleRunaway",       "GradNormSpike",     "LossSpike",
+    "ScaleDrift",           "LossUnchanged",      "NonFiniteGradient", "EndedWithoutGoodbye",
+    "StatsDropped",         "CalibrationTooLong",
+});
 
 std::size_t causality(const Finding& finding) {
   return static_cast<std::size_t>(std::find(kCausality.begin(), kCausality.end(), finding.rule) - kCausality.begin());

@@ -13,7 +13,7 @@ void persist(A& a, ScalerInfo& v) {
 }
 template <class A>
 void persist(A& a, OptimizerInfo& v) {
-  a(v.name, v.class_name, v.scaler, v.lr, v.fused);
+  a(v.name, v.class_name, v.scaler, v.lr, v.fused, v.eps, v.state_dtypes);
 }
 template <class A>
 void persist(A& a, OptimizerObservation& v) {
@@ -22,6 +22,10 @@ void persist(A& a, OptimizerObservation& v) {
 template <class A>
 void persist(A& a, ScalerObservation& v) {
   a(v.scaler, v.scale_before, v.scale_after, v.growth_tracker, v.hysteresis, v.optimizers);
+}
+template <class A>
+void persist(A& a, MisuseObservation& v) {
+  a(v.kind, v.detail, v.raised);
 }
 template <class A>
 void persist(A& a, Evidence& v) {
@@ -34,7 +38,7 @@ void persist(A& a, Advice& v) {
 template <class A>
 void persist(A& a, Blame& v) {
   a(v.attempt, v.step, v.tensor, v.role, v.kind, v.where, v.rank_of_origin, v.ranks, v.nan, v.inf, v.tensors_non_finite,
-    v.fastest_falling, v.octaves_fallen, v.note);
+    v.fastest_falling, v.octaves_fallen, v.note, v.first_bad_micro);
 }
 template <class A>
 void persist(A& a, Finding& v) {

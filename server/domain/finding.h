@@ -38,6 +38,7 @@ struct Blame {
   std::vector<Rank> ranks;
   std::uint64_t nan = 0;
   std::uint64_t inf = 0;
+  std::optional<std::uint32_t> first_bad_micro;  // micro-batch in which it went bad first, from 0; absent: not known
   std::uint32_t tensors_non_finite = 0;
   std::string fastest_falling;
   double octaves_fallen = 0;

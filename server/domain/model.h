@@ -12,6 +12,7 @@
 
 #include "server/domain/attempt.h"
 #include "server/domain/fields.h"
+#include "server/domain/policy.h"
 #include "server/domain/thresholds.h"
 
 namespace scalewatch::domain {
@@ -44,7 +45,9 @@ struct RankInfo {
   bool lost = false;
   Attempt last_attempt = 0;
   TimeMs last_report = 0;
+  Attempt started_after = 0;  // newest attempt of the run when its process started
   std::map<LossCause, LossTally> losses;
+  std::vector<TensorFaults> tensor_faults;  // as of its newest report
 
   [[nodiscard]] bool live() const { return !left && !lost; }
   [[nodiscard]] const OptimizerInfo* optimizer(std::uint32_t index) const {
@@ -52,7 +55,8 @@ struct RankInfo {
   }
   template <class A>
   void persist(A& a) {
-    a(rank, host, pid, gpu_uuid, scaler_tracks, optimizers, left, lost, last_attempt, last_report, losses);
+    a(rank, host, pid, gpu_uuid, scaler_tracks, optimizers, left, lost, last_attempt, last_report, started_after, losses);
+    a(tensor_faults);
   }
 };
 
@@ -60,7 +64,8 @@ struct RankInfo {
 struct OptimizerTrack {
   std::uint32_t index = 0;
   std::string name;
-  bool calibrating = true;  // not applied yet
+  // The scale is still searched for: nothing was applied yet, and nothing can have been before the first attempt seen.
+  bool calibrating = true;
   std::uint64_t applied = 0;
   std::uint64_t skipped = 0;
   std::uint64_t consecutive_skips = 0;
@@ -84,6 +89,16 @@ struct WindowItem {
   template <class A>
   void persist(A& a) {
     a(attempt, step, skipped, grew);
+  }
+};
+
+// The scale that was in force from a step on.
+struct ScaleChange {
+  std::int64_t step = 0;
+  double scale = 0;
+  template <class A>
+  void persist(A& a) {
+    a(step, scale);
   }
 };
 
@@ -120,6 +135,15 @@ struct ScalerTrack {
   std::deque<Attempt> unexplained;  // skipped after calibration beyond that credit; the newest kMaxUnexplained
   static constexpr std::size_t kMaxUnexplained = 64;
 
+  // What the policy would have done, on from what was seen of the scaler.
+  PolicyState replay;
+  bool replay_started = false;
+  bool rates_known = false;         // parameters beyond the initial scale were sent or printed: the replay is no guess
+  bool clean_known = false;         // replay.clean is the scaler's own
+  bool hysteresis_known = false;    // replay.hysteresis is the scaler's own
+  std::deque<ScaleChange> changes;  // newest last, at most kMaxChanges
+  static constexpr std::size_t kMaxChanges = 64;
+
   [[nodiscard]] bool skip_unexplained(Attempt attempt) const {
     return std::find(unexplained.begin(), unexplained.end(), attempt) != unexplained.end();
   }
@@ -132,6 +156,7 @@ struct ScalerTrack {
     a(info, hysteresis, init, floor, dynamic, guards, declared_optimizers, leader, last_attempt, scale, scale_first, scale_min,
       growth_tracker, applied, skipped, partial, growths, consecutive_skips, optimizers, window, window_skipped, window_grew,
       unmoved_skips, largest_fall, credit, unexplained);
+    a(replay, replay_started, rates_known, clean_known, hysteresis_known, changes);
   }
 };
 
@@ -159,6 +184,26 @@ struct PastBlame {
   }
 };
 
+// What is remembered of the segment before, for what a resume should have brought back.
+struct PastSegment {
+  struct Scaler {
+    bool applied = false;  // something was
+    std::optional<double> scale;
+    std::deque<ScaleChange> changes;
+    template <class A>
+    void persist(A& a) {
+      a(applied, scale, changes);
+    }
+  };
+  std::int64_t first_step = 0;
+  std::int64_t last_step = 0;
+  std::map<std::string, Scaler> scalers;
+  template <class A>
+  void persist(A& a) {
+    a(first_step, last_step, scalers);
+  }
+};
+
 struct RunModel {
   static constexpr std::size_t kMaxScalers = 64;
   static constexpr std::size_t kMaxOptimizers = 64;
@@ -182,7 +227,10 @@ struct RunModel {
   std::uint64_t applied = 0;
   std::uint64_t skipped = 0;
   std::uint64_t partial = 0;
+  std::optional<std::int64_t> first_step;  // of the segment's first attempt seen
   std::int64_t last_step = 0;
+  TimeMs now = 0;                             // when the newest input happened
+  std::optional<PastSegment> segment_before;  // absent: this is the first, or nothing was reported in the one before
   // First attempt that was applied, or may have been, with non-finite gradients since state tensors were seen finite; 0 = none.
   Attempt suspect_since = 0;
   std::int64_t suspect_since_step = 0;
@@ -211,6 +259,7 @@ struct RunModel {
   void persist(A& a) {
     a(segment, segment_started, world_size, framework, compute_dtype, ranks, present, scalers, closed, newest, attempts,
       applied, skipped, partial, last_step, suspect_since, suspect_since_step, loss, grad_norm, lr, poisoned, masks, blames);
+    a(first_step, now, segment_before);
   }
 };
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cuda/record/record.h"
+#include "server/domain/tensor_faults.h"
 
 namespace scalewatch::domain {
 
@@ -61,6 +62,8 @@ struct OptimizerInfo {
   std::uint32_t scaler = 0;
   std::optional<double> lr;
   bool fused = false;
+  std::optional<double> eps{};
+  std::vector<DType> state_dtypes{};  // of its state tensors; empty: not known
 };
 
 struct OptimizerObservation {
@@ -92,6 +95,7 @@ struct NonFiniteTensor {
   std::uint64_t pos_inf = 0;
   std::uint64_t neg_inf = 0;
   std::optional<std::uint32_t> first_bad_micro;
+  bool neg_inf_is_new = false;  // an activation that held no -Inf in its first samples: no mask
 };
 
 // Bitwise fingerprint of a replicated parameter's record; equal on all ranks that hold the same shard.
@@ -128,11 +132,18 @@ struct AttemptDigest {
   std::uint32_t non_finite_total = 0;            // tensors, also those beyond the limit
   bool observed_gradients = false;               // the report held gradient records
   bool observed_activations = false;             // the report held activation records
+  bool observed_activation_gradients = false;    // the report held records of activation gradients
   bool observed_parameters = false;              // the report held parameter, buffer or optimizer state records
   // State tensors (parameters, buffers, optimizer state) that were in non_finite of an earlier report and are finite now.
   std::vector<std::uint32_t> recovered;  // at most RankState::kMaxNonFinite; the rest follows in later reports
   std::vector<ReplicaHash> replicas;
   std::optional<FallingTensor> falling;
+  // All that the rules over tensors hold against this rank now, also where this report says nothing of it. By rule and group.
+  std::vector<TensorFaults> tensor_faults;
+  // Of all gradient records in the report, as they were stored; absent when there were none or some were non-finite.
+  std::optional<double> gradient_norm;
+  double gradient_scale = 1;    // that they were measured under; 1 = unscaled
+  bool gradients_zero = false;  // there were some, and every element of them was 0
 };
 
 // ---- inputs, in the order that the engine logs them -----------------------------------------------------------------
@@ -167,15 +178,18 @@ struct AttemptClosed {
   std::vector<Rank> missing;  // live ranks that had not reported
   TimeMs now = 0;
 };
-// Sent when a rank's silence crosses Thresholds::rank_lost_after_ms, comes back, or is still undecided.
+// Sent when a rank's silence crosses Thresholds::rank_lost_after_ms, comes back, or is still undecided, and now and then while
+// nobody reports.
 struct Liveness {
   struct Seen {
     Rank rank = 0;
     TimeMs last_seen = 0;
     bool connected = false;
+    Phase phase = Phase::kUnspecified;  // newest that it told, by report or heartbeat
   };
   std::vector<Seen> ranks;  // every rank of the segment that has not left
   TimeMs now = 0;
+  TimeMs server_up = 0;  // how long the server has been listening, milliseconds; 0 = not known: no timer runs
 };
 // Reports that will never come.
 struct ReportsLost {

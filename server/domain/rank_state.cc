@@ -14,7 +14,7 @@ namespace scalewatch::domain {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x53525753;  // "SWRS"
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;         // 2: windows of the rules over tensors
 
 // A fall is told from noise by a slow average over about this many samples ...
 constexpr float kSlow = 1.0F / 16;
@@ -22,14 +22,6 @@ constexpr float kSlow = 1.0F / 16;
 constexpr std::uint32_t kMinSamples = 8;
 // ... and by being more than an octave.
 constexpr float kMinFall = 1.0F;
-
-// log2 by exponent and a straight line between powers of two: within 0.09 octaves, the same on every machine, and cheap.
-float octaves(float x) {
-  const auto bits = std::bit_cast<std::uint32_t>(x);
-  const auto exponent = static_cast<int>(bits >> 23U) - 127;
-  const float mantissa = std::bit_cast<float>((bits & 0x7fffffU) | 0x3f800000U);
-  return static_cast<float>(exponent) + (mantissa - 1.0F);
-}
 
 // Bits of a float such that equal values hash equal: one zero, one NaN.
 std::uint64_t canonical(float x) {
@@ -48,6 +40,37 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
 struct Bad {
   std::uint32_t index = 0;  // in its block
   NonFiniteTensor tensor;
+};
+
+// What all gradients of a report come to.
+class GradientSum {
+ public:
+  void block(double scale) {
+    mixed_ = mixed_ || (blocks_ > 0 && scale != scale_);
+    scale_ = scale;
+    ++blocks_;
+  }
+  void record(float low, float high, double sum_sq, bool bad) {
+    ++records_;
+    bad_ = bad_ || bad;
+    zero_ = zero_ && low == 0 && high == 0 && !bad;
+    sum_sq_ += sum_sq;
+  }
+  void tell(AttemptDigest& digest) const {
+    digest.gradient_norm.reset();
+    digest.gradient_scale = scale_;
+    digest.gradients_zero = records_ > 0 && zero_;
+    if (records_ > 0 && !bad_ && !mixed_ && std::isfinite(sum_sq_)) digest.gradient_norm = std::sqrt(sum_sq_);
+  }
+
+ private:
+  double scale_ = 1;
+  double sum_sq_ = 0;
+  std::uint64_t records_ = 0;
+  std::uint32_t blocks_ = 0;
+  bool mixed_ = false;  // measured under several scales
+  bool bad_ = false;
+  bool zero_ = true;
 };
 
 // The records of a block with NaN or Inf. Sparse lists are short or empty on healthy reports.
@@ -126,41 +149,58 @@ void select(std::array<std::vector<NonFiniteTensor>, kStages>& stages, const Ten
 
 }  // namespace
 
+void RankState::configure(const RankJoined& rank, const Thresholds& thresholds) {
+  watch_.configure({rank.compute_dtype, rank.scalers, rank.optimizers}, thresholds);
+}
+
 void RankState::fold(std::span<const RecordColumns> blocks, AttemptDigest& digest) {
   digest.non_finite.clear();
   digest.non_finite_total = 0;
   digest.recovered.clear();
   digest.replicas.clear();
   digest.falling.reset();
+  GradientSum gradients;
   if (!digest.table) return;
   const TensorTable& table = *digest.table;
   if (!digest.retrospective && tensors_.size() < table.size()) tensors_.resize(table.size());
+  digest.tensor_faults.clear();
+  if (digest.retrospective) {
+    watch_.know(table);
+  } else {
+    watch_.begin(table, digest);
+  }
 
   std::array<std::vector<NonFiniteTensor>, kStages> stages;
   float largest_fall = kMinFall;
   for (const RecordColumns& block : blocks) {
     digest.observed_gradients |= block.role == Role::kGradient;
     digest.observed_activations |= block.role == Role::kActivation;
+    digest.observed_activation_gradients |= block.role == Role::kActivationGradient;
     digest.observed_parameters |= is_state(block.role);
     const auto limit = static_cast<float>(format_limits(block.target).max_finite);
     const float top = limit > 0 ? octaves(limit) : std::numeric_limits<float>::quiet_NaN();
     const bool state = is_state(block.role);
+    const bool gradient = block.role == Role::kGradient;
+    if (gradient) gradients.block(block.measured_under_scale);
     const bool fingerprint = block.role == Role::kParameter;
-    const std::vector<Bad> bad = bad_of(block);
+    std::vector<Bad> bad = bad_of(block);
+    if (!digest.retrospective) watch_.begin_block(block);
     auto next_bad = bad.begin();
     for (std::uint32_t i = 0; i < block.count; ++i) {
       const std::uint32_t id = block.ids.empty() ? block.first_id + i : block.ids[i];
       if (id >= table.size()) continue;
       const bool is_bad = next_bad != bad.end() && next_bad->index == i;
+      if (!digest.retrospective) watch_.take(i, id, is_bad ? &next_bad->tensor : nullptr);
       if (is_bad) {
         NonFiniteTensor tensor = next_bad++->tensor;
         tensor.id = id;
         ++digest.non_finite_total;
-        stages[stage_of(table[id].role)].push_back(tensor);
+        stages[stage_of(watch_.facts(id).role)].push_back(tensor);
       }
       const float low = block.min[i];
       const float high = block.max[i];
-      if (fingerprint && !table[id].replica.empty()) {
+      if (gradient) gradients.record(low, high, block.sum_sq[i], is_bad);
+      if (fingerprint && watch_.facts(id).replicated) {
         std::uint64_t hash = mix(canonical(low), canonical(high));
         hash = mix(hash, canonical(block.sum[i]));
         hash = mix(hash, canonical(block.sum_sq[i]));
@@ -191,11 +231,14 @@ void RankState::fold(std::span<const RecordColumns> blocks, AttemptDigest& diges
       const float absmax = std::max(-low, high);
       if (is_bad || !(absmax > 0) || std::isnan(top)) continue;
       tensor.headroom = top - octaves(absmax);
-      tensor.headroom_slow =
-          tensor.samples == 0 ? tensor.headroom : tensor.headroom_slow + (tensor.headroom - tensor.headroom_slow) * kSlow;
       if (tensor.samples < UINT32_MAX) ++tensor.samples;
+      // A plain mean at first, or chance in the very first sample would count for most of it.
+      tensor.headroom_slow +=
+          (tensor.headroom - tensor.headroom_slow) * std::max(kSlow, 1.0F / static_cast<float>(tensor.samples));
     }
   }
+  gradients.tell(digest);
+  if (!digest.retrospective) watch_.end(table, digest);
   if (digest.non_finite_total == 0) return;
   select(stages, table, digest);
   if (digest.retrospective) return;
@@ -210,6 +253,7 @@ std::string RankState::save() const {
   writer(count);
   for (const TensorState& tensor : tensors_)
     writer(tensor.headroom, tensor.headroom_slow, tensor.samples, tensor.told_non_finite);
+  watch_.persist(writer);
   return std::move(writer).finish();
 }
 
@@ -217,8 +261,11 @@ void RankState::load(std::string_view bytes) {
   Reader reader(bytes, kMagic, kVersion);
   std::vector<TensorState> tensors(reader.size_prefix(0));
   for (TensorState& tensor : tensors) reader(tensor.headroom, tensor.headroom_slow, tensor.samples, tensor.told_non_finite);
+  TensorWatch watch = watch_;
+  watch.persist(reader);
   reader.finish();
   tensors_ = std::move(tensors);
+  watch_ = std::move(watch);
 }
 
 }  // namespace scalewatch::domain

@@ -11,12 +11,20 @@
 #include <vector>
 
 #include "server/domain/observation.h"
+#include "server/domain/tensor_watch.h"
 
 namespace scalewatch::domain {
 
 struct SparseCount {
   std::uint32_t index = 0;  // position in the block
   std::uint64_t count = 0;
+};
+
+// Histogram of floor(log2 |x|) of a record's finite non-zero elements, as stored.
+struct ExponentColumn {
+  std::uint32_t index = 0;          // position in the block
+  std::int32_t first_exponent = 0;  // of counts[0]
+  std::span<const std::uint64_t> counts;
 };
 
 // One block of records as columns; spans point into memory that outlives the call. Columns marked * may be empty = all zero
@@ -43,14 +51,18 @@ struct RecordColumns {
   std::vector<SparseCount> neg_inf;
   std::vector<SparseCount> over;
   std::vector<SparseCount> first_bad_micro;  // count = micro-batch index
+  std::vector<ExponentColumn> exponents;     // on a cadence; indexes rise
 };
 
 class RankState {
  public:
   static constexpr std::size_t kMaxNonFinite = 64;
 
-  // Fills digest.non_finite, non_finite_total, observed_*, recovered, replicas and falling from the records of one report whose
-  // other digest fields are set (digest.table included). A retrospective report changes no state.
+  // Before the first report: what the rank's Hello says, and the numbers that its windows go by.
+  void configure(const RankJoined& rank, const Thresholds& thresholds);
+
+  // Fills digest.non_finite, non_finite_total, observed_*, recovered, replicas, falling and gradient* from the records of one
+  // report whose other digest fields are set (digest.table included). A retrospective report changes no state.
   void fold(std::span<const RecordColumns> blocks, AttemptDigest& digest);
 
   // State as bytes; load throws std::runtime_error on bytes that save did not make.
@@ -66,6 +78,11 @@ class RankState {
     bool told_non_finite = false;  // a state tensor that a digest listed as non-finite and that was not finite since
   };
   std::vector<TensorState> tensors_;
+  mutable TensorWatch watch_;  // an archive reads and writes with one function
+
+ public:
+  static constexpr std::size_t kBytesPerTensor = sizeof(TensorState) + TensorWatch::bytes_per_tensor();
+  static_assert(kBytesPerTensor <= 128);
 };
 
 }  // namespace scalewatch::domain

@@ -98,6 +98,19 @@ void RunFold::suspect(const JoinedAttempt& joined, AttemptOutcome outcome) {
   }
 }
 
+void RunFold::learn_masks(const AttemptDigest& detail) {
+  const bool blamed = std::any_of(run_.blames.begin(), run_.blames.end(),
+                                  [&](const PastBlame& past) { return past.attempt == detail.attempt; });
+  // Of attempts before the oldest one that is remembered nobody knows any more what was wrong with them.
+  const bool forgotten = recent_.size() >= kMaxRecent && detail.attempt < recent_.front().joined.attempt;
+  if (blamed || forgotten || detail.attempt > run_.closed || !detail.table) return;
+  for (const NonFiniteTensor& bad : detail.non_finite) {
+    if (bad.id >= detail.table->size() || run_.masks.size() >= RunModel::kMaxMasks) continue;
+    const TensorInfo& info = (*detail.table)[bad.id];
+    if (info.role == Role::kActivation && bad.nan == 0 && bad.pos_inf == 0) run_.masks[{info.role, info.name}] = 1;
+  }
+}
+
 std::map<TensorKey, PoisonedTensor> RunFold::poisoned_after(const JoinedAttempt& joined) const {
   std::map<TensorKey, PoisonedTensor> poisoned = run_.poisoned;
   for (const RankReport& report : joined.reports) {
@@ -129,7 +142,10 @@ void RunFold::add_detail(const AttemptDigest& digest) {
   }
   const auto at = std::find_if(recent_.begin(), recent_.end(),
                                [&](const RecentAttempt& past) { return past.joined.attempt == digest.attempt; });
-  if (at == recent_.end()) return;
+  if (at == recent_.end()) {
+    learn_masks(digest);
+    return;
+  }
   at->joined.join_detail(digest);
   RunModel then = run_;
   then.poisoned = at->poisoned_before;

@@ -45,6 +45,11 @@ class RunFold {
   [[nodiscard]] const RunModel& run() const { return run_; }
   [[nodiscard]] const Thresholds& thresholds() const { return thresholds_; }
   Sink& sink() { return sink_; }
+  // Before each input: when it happened.
+  void begin(TimeMs now) {
+    run_.now = now;
+    sink_.begin(now);
+  }
 
   template <class A>
   void persist(A& a) {
@@ -88,6 +93,8 @@ class RunFold {
   void take_latest(const JoinedAttempt& joined);
   // An activation that holds -Inf while the step is fine holds it on purpose.
   void learn_masks(const ClosedAttempt& closed);
+  // The same from late detail of an attempt that nothing was wrong with.
+  void learn_masks(const AttemptDigest& detail);
   // Did this attempt perhaps poison state that nobody looked at?
   void suspect(const JoinedAttempt& joined, AttemptOutcome outcome);
   std::map<TensorKey, PoisonedTensor> poisoned_after(const JoinedAttempt& joined) const;

@@ -9,10 +9,29 @@
 
 namespace scalewatch::domain {
 
+namespace {
+
+std::optional<PastSegment> what_a_resume_needs(RunModel& run) {
+  // A segment in which nothing was reported hides none before it.
+  if (!run.first_step) return std::move(run.segment_before);
+  PastSegment past;
+  past.first_step = *run.first_step;
+  past.last_step = run.last_step;
+  for (ScalerTrack& track : run.scalers) {
+    past.scalers[track.info.name] = {track.applied + track.partial > 0, track.scale, std::move(track.changes)};
+  }
+  return past;
+}
+
+}  // namespace
+
 void RunFold::on(const SegmentOpened& input) {
   sink_.resolve_all();
   sink_.new_segment();
+  std::optional<PastSegment> past = what_a_resume_needs(run_);
   run_ = RunModel();
+  run_.segment_before = std::move(past);
+  run_.now = input.now;
   run_.segment = input.segment;
   run_.segment_started = input.now;
   rules_ = make_rules();
@@ -29,6 +48,8 @@ void RunFold::on(const RankJoined& input) {
     ++run_.present;
   }
   rank.lost = false;
+  rank.tensor_faults.clear();
+  rank.started_after = run_.newest;
   rank.host = input.host;
   rank.pid = input.pid;
   rank.gpu_uuid = input.gpu_uuid;
@@ -56,6 +77,7 @@ void RunFold::on(const RankLeft& input) {
   const auto found = run_.ranks.find(input.rank);
   if (found == run_.ranks.end() || found->second.left) return;
   found->second.left = true;
+  found->second.tensor_faults.clear();
   found->second.lost = false;
   --run_.present;
   replace_leader(input.rank);
@@ -72,6 +94,8 @@ void RunFold::on(const AttemptDigest& input) {
   }
   rank.last_attempt = std::max(rank.last_attempt, input.attempt);
   rank.last_report = input.now;
+  rank.tensor_faults = input.tensor_faults;
+  if (!run_.first_step) run_.first_step = input.step;
   run_.newest = std::max(run_.newest, input.attempt);
   if (input.lr) run_.lr = input.lr;
   if (input.statistics_lost != LossCause::kNone) {

@@ -8,7 +8,7 @@ namespace scalewatch::domain {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x4e555253;  // "SRUN"
-constexpr std::uint32_t kVersion = 2;         // 2: losses by cause
+constexpr std::uint32_t kVersion = 3;         // 2: losses by cause; 3: replayed policies, the segment before
 
 }  // namespace
 
@@ -24,7 +24,7 @@ RunState& RunState::operator=(RunState&&) noexcept = default;
 std::vector<FindingEvent> RunState::fold(const Input& input) {
   std::visit(
       [&](const auto& concrete) {
-        impl_->sink().begin(concrete.now);
+        impl_->begin(concrete.now);
         impl_->on(concrete);
       },
       input);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "server/domain/policy.h"
 
@@ -27,6 +28,71 @@ OptimizerTrack* optimizer_track(ScalerTrack& track, std::uint32_t index, const s
   fresh.first_step = step;
   track.optimizers.push_back(std::move(fresh));
   return &track.optimizers.back();
+}
+
+// Something was applied before the first attempt that was seen: more attempts went by than a search explains.
+bool began_in_the_middle(const ScalerTrack& track, std::optional<double> scale, Attempt attempt) {
+  constexpr double kSlack = 2;
+  if (!track.dynamic) return true;  // a fixed scale searches for nothing
+  return scale && static_cast<double>(attempt) > explained_skips(track, *scale) + kSlack;
+}
+
+// Did any optimizer find a non-finite gradient? Absent where nothing tells.
+std::optional<bool> found_inf(const ScalerObservation& scaler, AttemptOutcome outcome) {
+  bool decided = false;
+  for (const OptimizerObservation& optimizer : scaler.optimizers) {
+    if (!optimizer.found_inf_decided) continue;
+    if (*optimizer.found_inf_decided != 0) return true;
+    decided = true;
+  }
+  if (outcome == AttemptOutcome::kUnknown) return decided ? std::optional(false) : std::nullopt;
+  return outcome != AttemptOutcome::kApplied;
+}
+
+// Goes on with the policy's replay, and says what it makes of the attempt.
+void replay(ScalerTrack& track, const ScalerObservation& scaler, bool next, ScalerStep& step) {
+  const auto policy = make_policy(track.info.policy, track.info.parameters);
+  if (!policy || !track.dynamic || !scaler.scale_before) return;
+  policy->restore(track.replay);
+  if (!next) {
+    // Attempts that were not seen have moved the counters. A run's first attempt under the initial scale is a start.
+    const bool start = !track.replay_started && step.attempt == 1 && same_scale(*scaler.scale_before, track.init);
+    track.clean_known = false;
+    track.hysteresis_known = track.hysteresis == 1 || start;
+  }
+  track.replay_started = true;
+  policy->resync({scaler.scale_before, {}, {}});
+  step.at_floor = policy->at_floor();
+  const auto found = found_inf(scaler, step.outcome);
+  if (found && *found && step.backed_off && !track.hysteresis_known) {
+    // It backed off, so that none was left.
+    PolicyState spent = policy->state();
+    spent.hysteresis = std::min(spent.hysteresis, 1);
+    policy->restore(spent);
+  }
+  if (found) {
+    const bool certain = track.rates_known && (*found ? track.hysteresis_known : track.clean_known);
+    policy->update(*found);
+    if (certain) step.expected_after = policy->scale();
+    const auto tracker = policy->growth_tracker();
+    if (certain && !*found && next && tracker && scaler.growth_tracker && scaler.growth_tracker == track.growth_tracker) {
+      step.tracker_stood = static_cast<std::uint64_t>(*tracker) != *scaler.growth_tracker;
+    }
+  }
+  PolicyObservation seen;
+  seen.scale = scaler.scale_after;
+  if (scaler.growth_tracker)
+    seen.growth_tracker = static_cast<std::int64_t>(std::min<std::uint64_t>(*scaler.growth_tracker, INT64_MAX));
+  seen.hysteresis = scaler.hysteresis;
+  policy->resync(seen);
+  track.clean_known = scaler.growth_tracker || (found && (*found || track.clean_known));
+  // A growth refills the hysteresis, a backoff has used it up.
+  track.hysteresis_known =
+      scaler.hysteresis || track.hysteresis == 1 || (found && (track.hysteresis_known || step.grew || step.backed_off));
+  track.replay = policy->state();
+  if (!scaler.hysteresis && step.grew) track.replay.hysteresis = track.hysteresis;
+  policy->restore(track.replay);
+  step.fatal_next = policy->fatal();
 }
 
 void count(OptimizerTrack& optimizer, Outcome outcome, Attempt attempt, std::int64_t step) {
@@ -65,12 +131,35 @@ ScalerTrack make_track(const ScalerInfo& info) {
     track.floor = policy->floor().value_or(0);
     track.dynamic = policy->dynamic();
     track.guards = policy->guards();
+    track.replay = policy->state();
+    track.rates_known = std::any_of(info.parameters.begin(), info.parameters.end(), [](const auto& parameter) {
+      return parameter.first != "init_scale" && parameter.first != "loss_scale" && parameter.first != "min_scale";
+    });
   } else {
     track.hysteresis = static_cast<std::int32_t>(std::clamp(parameter_or(info.parameters, "hysteresis", 1), 1.0, 1000.0));
     track.init = parameter_or(info.parameters, "init_scale", 0);
     track.floor = parameter_or(info.parameters, "min_scale", 0);
   }
   return track;
+}
+
+bool same_scale(double a, double b) {
+  return a == b || std::abs(a - b) <= 1e-5 * std::max(std::abs(a), std::abs(b));
+}
+
+double explained_skips(const ScalerTrack& track, double scale) {
+  constexpr int kMost = 1000;
+  if (const auto policy = make_policy(track.info.policy, track.info.parameters); policy && track.dynamic) {
+    policy->resync({track.init, {}, {}});
+    int skips = 0;
+    while (policy->scale() > scale && !policy->at_floor() && skips < kMost) {
+      policy->update(true);
+      ++skips;
+    }
+    return skips + track.hysteresis;
+  }
+  const double search = track.init > 0 && scale > 0 ? std::log2(track.init / scale) : 0;
+  return std::max(0.0, search) + track.hysteresis;
 }
 
 AttemptOutcome combine(AttemptOutcome a, AttemptOutcome b) {
@@ -114,19 +203,30 @@ AttemptOutcome decide_attempt(const ScalerTrack& track, const ScalerObservation&
 
 ScalerStep advance(ScalerTrack& track, const ScalerObservation& seen, const RankInfo* rank, Rank number, Attempt attempt,
                    std::int64_t step, bool alone, const Thresholds& thresholds) {
-  const bool next = attempt == track.last_attempt + 1;
+  const bool next = attempt == track.last_attempt + 1 && track.last_attempt != 0;
   ScalerObservation scaler = seen;
   if (!scaler.scale_before && next) scaler.scale_before = track.scale;
-  const auto previous = track.scale;
-  track.last_attempt = attempt;
+  const auto previous = track.last_attempt != 0 ? track.scale : std::nullopt;
+  const Attempt previous_attempt = std::exchange(track.last_attempt, attempt);
 
   ScalerStep result;
   result.rank = number;
   result.attempt = attempt;
   result.step = step;
+  result.next = next;
+  result.previous_attempt = previous_attempt;
+  result.tracker_same = scaler.growth_tracker && scaler.growth_tracker == track.growth_tracker;
+  result.previous = previous;
   result.scale_before = scaler.scale_before;
   result.scale_after = scaler.scale_after;
-  if (track.init == 0 && scaler.scale_before && *scaler.scale_before > 0) track.init = *scaler.scale_before;
+  if (!track.scale_first && scaler.scale_before && std::isfinite(*scaler.scale_before) && *scaler.scale_before > 0) {
+    // An initial scale that nobody said and that the default can't be: the largest that any scaler starts from.
+    if (track.init == 0) {
+      track.init = *scaler.scale_before;
+    } else if (track.dynamic && !track.info.parameters.contains("init_scale") && *scaler.scale_before > track.init) {
+      track.init = std::max(0x1p32, *scaler.scale_before);
+    }
+  }
   if (track.dynamic && scaler.scale_before && scaler.scale_after) {
     result.grew = *scaler.scale_after > *scaler.scale_before;
     result.backed_off = *scaler.scale_after < *scaler.scale_before;
@@ -137,6 +237,11 @@ ScalerStep advance(ScalerTrack& track, const ScalerObservation& seen, const Rank
   const auto take = [&](std::uint32_t index, const std::string& name, Outcome outcome) {
     OptimizerTrack* optimizer = optimizer_track(track, index, name, attempt, step);
     if (optimizer == nullptr) return;
+    // The scale that a first skip was attempted with is what the search had come to.
+    if (optimizer->calibrating && optimizer->first_attempt == attempt &&
+        began_in_the_middle(track, scaler.scale_before, attempt)) {
+      optimizer->calibrating = false;
+    }
     const bool was_calibrating = optimizer->calibrating;
     count(*optimizer, outcome, attempt, step);
     result.optimizers.push_back({static_cast<std::size_t>(optimizer - track.optimizers.data()), outcome, was_calibrating});
@@ -148,6 +253,8 @@ ScalerStep advance(ScalerTrack& track, const ScalerObservation& seen, const Rank
     take(observation.optimizer, info != nullptr ? info->name : std::string(),
          decide_outcome(track, scaler, &observation, info != nullptr && info->fused, alone));
   }
+
+  replay(track, scaler, next, result);
 
   bool counted = false;
   bool skipped = false;
@@ -207,6 +314,10 @@ ScalerStep advance(ScalerTrack& track, const ScalerObservation& seen, const Rank
     if (!track.scale_min || *value < *track.scale_min) track.scale_min = value;
   }
   if (scaler.growth_tracker) track.growth_tracker = scaler.growth_tracker;
+  if (scaler.scale_before && (track.changes.empty() || track.changes.back().scale != *scaler.scale_before)) {
+    track.changes.push_back({step, *scaler.scale_before});
+    if (track.changes.size() > ScalerTrack::kMaxChanges) track.changes.pop_front();
+  }
   result.scaler = &track;
   return result;
 }

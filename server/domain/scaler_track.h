@@ -27,6 +27,15 @@ struct ScalerStep {
   bool grew = false;
   bool backed_off = false;
   bool after_calibration = false;  // some optimizer that had been applied before took part
+  bool next = false;               // no attempt is missing between this one and the one before
+  std::optional<double> previous;  // scale after the attempt seen before; absent at the first
+  Attempt previous_attempt = 0;    // that attempt
+  bool tracker_same = false;       // the growth tracker reads as it did after that attempt
+  // What the policy makes of scale_before, where that is certain: its parameters and counters are known.
+  std::optional<double> expected_after;
+  bool at_floor = false;       // no number of skips could have lowered the scale
+  std::string fatal_next;      // not empty: the next skip ends the run, and why
+  bool tracker_stood = false;  // the growth tracker should have moved and did not
   std::vector<OptimizerStep> optimizers;
 };
 
@@ -40,6 +49,12 @@ Outcome decide_outcome(const ScalerTrack& track, const ScalerObservation& scaler
 // Over all optimizers of one rank's observation.
 AttemptOutcome decide_attempt(const ScalerTrack& track, const ScalerObservation& scaler, const RankInfo* rank, bool alone);
 AttemptOutcome combine(AttemptOutcome a, AttemptOutcome b);
+
+// Equal but for how a float or a printed number rounds.
+bool same_scale(double a, double b);
+
+// How many skips the scale explains: the search that led from its initial value to `scale`, and the hysteresis.
+double explained_skips(const ScalerTrack& track, double scale);
 
 // Moves the track by one attempt that is newer than track.last_attempt.
 ScalerStep advance(ScalerTrack& track, const ScalerObservation& seen, const RankInfo* rank, Rank number, Attempt attempt,

@@ -140,10 +140,12 @@ void Sink::refresh_blame() {
 void Sink::refine_blame(Attempt attempt, const Blame& blame) {
   for (auto& [key, entry] : open_) {
     Finding& finding = entry.finding;
-    if (!finding.blame || entry.blames_skips) continue;
+    // What windows of statistics found went wrong at no single attempt.
+    if (!finding.blame || finding.blame->where.empty() || entry.blames_skips) continue;
     if (finding.first_attempt != attempt && finding.last_attempt != attempt) continue;
-    if (same_blame(finding.blame, blame)) continue;
+    const bool same = same_blame(finding.blame, blame);
     finding.blame = blame;
+    if (same) continue;  // more ranks or elements of it: not worth an event each
     finding.advice = advise(finding, run_);
     tell(entry, FindingEvent::Change::kUpdated);
   }

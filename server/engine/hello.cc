@@ -140,6 +140,13 @@ domain::RankJoined to_rank_joined(const v1::Hello& hello, domain::TimeMs now) {
   for (const auto& optimizer : hello.optimizers()) {
     domain::OptimizerInfo info{optimizer.name(), optimizer.class_name(), optimizer.scaler(), {}, optimizer.fused()};
     if (optimizer.has_lr()) info.lr = optimizer.lr();
+    if (optimizer.has_eps() && std::isfinite(optimizer.eps())) info.eps = optimizer.eps();
+    for (const int number : optimizer.state_dtypes()) {
+      const auto dtype = static_cast<DType>(number);
+      const bool known = number > v1::DTYPE_UNSPECIFIED && number <= v1::DTYPE_E5M2;
+      const bool told = std::find(info.state_dtypes.begin(), info.state_dtypes.end(), dtype) != info.state_dtypes.end();
+      if (known && !told) info.state_dtypes.push_back(dtype);
+    }
     out.optimizers.push_back(std::move(info));
   }
   return out;

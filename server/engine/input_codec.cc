@@ -19,6 +19,8 @@ json encode(const domain::ScalerInfo& info) {
 json encode(const domain::OptimizerInfo& info) {
   json out{{"name", info.name}, {"class", info.class_name}, {"scaler", info.scaler}, {"fused", info.fused}};
   if (info.lr) out["lr"] = *info.lr;
+  if (info.eps) out["eps"] = *info.eps;
+  if (!info.state_dtypes.empty()) out["state_dtypes"] = info.state_dtypes;
   return out;
 }
 
@@ -50,8 +52,10 @@ struct Encoder {
   }
   json operator()(const domain::Liveness& in) const {
     json ranks = json::array();
-    for (const auto& seen : in.ranks) ranks.push_back({seen.rank, seen.last_seen, seen.connected});
-    return {{"kind", "liveness"}, {"ranks", ranks}, {"now", in.now}};
+    for (const auto& seen : in.ranks) {
+      ranks.push_back({seen.rank, seen.last_seen, seen.connected, static_cast<int>(seen.phase)});
+    }
+    return {{"kind", "liveness"}, {"ranks", ranks}, {"now", in.now}, {"server_up", in.server_up}};
   }
   json operator()(const domain::ReportsLost& in) const {
     return {{"kind", "reports_lost"},
@@ -85,6 +89,8 @@ domain::RankJoined decode_joined(const json& in) {
   for (const auto& optimizer : in.at("optimizers")) {
     domain::OptimizerInfo info{optimizer.at("name"), optimizer.at("class"), optimizer.at("scaler"), {}, optimizer.at("fused")};
     if (optimizer.contains("lr")) info.lr = optimizer.at("lr").get<double>();
+    if (optimizer.contains("eps")) info.eps = optimizer.at("eps").get<double>();
+    if (optimizer.contains("state_dtypes")) optimizer.at("state_dtypes").get_to(info.state_dtypes);
     out.optimizers.push_back(std::move(info));
   }
   return out;
@@ -92,8 +98,12 @@ domain::RankJoined decode_joined(const json& in) {
 
 domain::Liveness decode_liveness(const json& in) {
   domain::Liveness out;
-  for (const auto& seen : in.at("ranks")) out.ranks.push_back({seen.at(0), seen.at(1), seen.at(2)});
+  for (const auto& seen : in.at("ranks")) {
+    const int phase = seen.size() > 3 ? seen.at(3).get<int>() : 0;
+    out.ranks.push_back({seen.at(0), seen.at(1), seen.at(2), static_cast<domain::Phase>(phase)});
+  }
   in.at("now").get_to(out.now);
+  out.server_up = in.value("server_up", domain::TimeMs{0});
   return out;
 }
 

@@ -37,9 +37,10 @@ struct RankSlot {
   domain::RankState state;
   std::uint64_t last_seq = 0;                 // taken from the client
   domain::Attempt last_attempt = 0;           // of the incarnation's own numbering
-  std::uint64_t last_attempt_seq = 0;
+  std::uint64_t last_attempt_seq = 0;         // of the report that it came with, since this server began
   std::atomic<bool> want_state{true};         // the strand asks for a copy of `state` with the next report
   std::atomic<std::int64_t> last_seen_ms{0};  // steady clock
+  std::atomic<int> phase{0};                  // v1::Phase, newest told by report or heartbeat
   std::atomic<bool> held_back{false};         // the server does not read its stream for want of room
 
   // Any thread. Acks speak of the incarnation, not of the connection that brought a report: they go to whoever is connected.

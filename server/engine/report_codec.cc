@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint64_t kMaxAttempt = 1ULL << 48;
 constexpr int kMaxMisuse = 64;
 constexpr int kMaxScalerObservations = 64;
-constexpr int kMaxBlocks = 131072;
+constexpr int kMaxBlocks = 131'072;  // each tensor of a large model may have a scale of its own
 constexpr std::size_t kMaxKindBytes = 64;
 constexpr std::size_t kMaxDetailBytes = 1024;
 constexpr int kMaxExponents = 277;  // -149 to 127
@@ -210,6 +210,9 @@ std::vector<domain::RecordColumns> columns_of(const v1::Report& report) {
     to.neg_inf = sparse_of(block.neg_inf());
     to.over = sparse_of(block.over());
     for (const auto& micro : block.first_bad_micro()) to.first_bad_micro.push_back({micro.index(), micro.micro()});
+    for (const auto& histogram : block.exponents()) {
+      to.exponents.push_back({histogram.index(), histogram.first_exponent(), span_of(histogram.counts())});
+    }
   }
   return out;
 }

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::size_t kMaxSegments = 100;
 constexpr std::int64_t kLivenessRepeatMs = 15'000;  // how often an undecided silence is looked at again
+constexpr std::int64_t kQuietRepeatMs = 60'000;     // and how often a run whose ranks are there and report nothing
 constexpr std::int64_t kReturnMs = 35'000;          // clients reconnect within 30 s; then they send what they had kept
 constexpr std::int64_t kJoinMs = 5'000;             // ranks of a job join within this of each other
 
@@ -30,6 +31,8 @@ Run::Run(RunServices services, std::string run_uid, std::string name, std::int64
       closer_(services.options.close_lead, services.options.close_after.count()) {
   last_input_ms_ = services_.clock.steady_ms();
   snapshot_ms_ = last_input_ms_;
+  since_ms_ = last_input_ms_;
+  reported_ms_ = last_input_ms_;
 }
 
 std::shared_ptr<const v1::GetRunResponse> Run::overview() const {
@@ -120,6 +123,7 @@ Run::Joined Run::join(const v1::Hello& hello, const std::shared_ptr<StreamImpl>&
     // A rank that restarts within a running segment counts from 1 again: its attempts go on after the closed ones.
     slot->attempt_base = entry && entry->segment == segment_ ? closer_.last_closed() : 0;
     slot->hello = hello;
+    slot->state.configure(to_rank_joined(hello, now), services_.options.thresholds);
     slots_[hello.rank()] = slot;
     entry = slot;
     if (slots_.begin()->first == hello.rank() || context_.labels.empty()) {
@@ -198,6 +202,7 @@ void Run::take(RankSlot& slot, TakenReport report, OnDurable on_durable) {
   slot.handled_seq = row.seq;
   last_report_ms_ = row.time_ms;
   last_input_ms_ = services_.clock.steady_ms();
+  reported_ms_ = last_input_ms_;
   if (report.client) slot.client = std::move(*report.client);
   if (report.rank_state) slot.saved = {row.seq, row.pos, std::move(*report.rank_state)};
 
@@ -412,7 +417,7 @@ void Run::check_liveness() {
   const std::int64_t now = services_.clock.steady_ms();
   const std::int64_t wall = services_.clock.wall_ms();
   const std::int64_t lost_after = services_.options.thresholds.rank_lost_after_ms;
-  domain::Liveness input{.ranks = {}, .now = wall};
+  domain::Liveness input{.ranks = {}, .now = wall, .server_up = now - since_ms_};
   bool changed = false;
   bool any_silent = false;
   bool all_silent = true;
@@ -423,10 +428,12 @@ void Run::check_liveness() {
     changed = changed || silent != slot->reported_silent;
     any_silent = any_silent || silent;
     all_silent = all_silent && silent;
-    input.ranks.push_back({rank, wall - silence, is_here(*slot, now)});
+    input.ranks.push_back({rank, wall - silence, is_here(*slot, now), static_cast<domain::Phase>(slot->phase.load())});
   }
   const bool undecided = any_silent && !all_silent && now - liveness_ms_ >= kLivenessRepeatMs;
-  if (input.ranks.empty() || (!changed && !undecided)) return;
+  const bool quiet = !all_silent && now - reported_ms_ >= services_.options.thresholds.stalled_after_ms &&
+                     now - liveness_ms_ >= kQuietRepeatMs;
+  if (input.ranks.empty() || (!changed && !undecided && !quiet)) return;
   for (auto& [rank, slot] : slots_) {
     if (slot->segment == segment_ && !slot->left) slot->reported_silent = silence_of(*slot, now) >= lost_after;
   }

@@ -156,6 +156,8 @@ class Run {
   std::int64_t plan_ms_ = 0;  // steady clock: when directives were last looked at
   bool overview_dirty_ = false;
   std::int64_t overview_ms_ = 0;                // steady clock
+  std::int64_t since_ms_ = 0;                   // steady clock: since when this server listens to the run
+  std::int64_t reported_ms_ = 0;                // steady clock: newest report, or since_ms_
   std::int64_t liveness_ms_ = 0;                // steady clock: when the domain was last told
   std::atomic<std::int64_t> last_input_ms_{0};  // steady clock
   mutable std::mutex overview_mutex_;

@@ -113,6 +113,7 @@ Run::SlotIndex Run::load_slots(HistoryStore& store) {
     slot->last_seen_ms = services_.clock.steady_ms();
     slot->moved_ms = services_.clock.steady_ms();
     if (!slot->hello.ParseFromString(row.hello)) throw std::runtime_error("a stored Hello does not parse");
+    slot->state.configure(to_rank_joined(slot->hello, 0), services_.options.thresholds);
     auto table = std::make_shared<domain::TensorTable>();
     for (const TableRow& stored : store.tables(context_.run_uid, row.rank, row.incarnation)) {
       v1::TableDelta delta;

@@ -12,7 +12,7 @@ namespace scalewatch::engine {
 namespace {
 
 constexpr std::size_t kMaxReasonBytes = 256;
-constexpr std::uint64_t kMaxAttemptJump = 1'000'000;  // more than any buffer of a client loses
+constexpr std::uint64_t kMaxAttemptJump = 1'000'000;  // beyond what was announced as lost
 constexpr std::uint64_t kSmallMessageBytes = 256;     // what a loss or goodbye counts as in the queue
 
 }  // namespace
@@ -57,10 +57,12 @@ Stream::Next StreamImpl::on_message(v1::ClientMessage&& message) {
     case v1::ClientMessage::kTable:
       return on_table(message.table());
     case v1::ClientMessage::kReport:
+      note_phase(message.report().phase());
       return on_report(*message.mutable_report());
     case v1::ClientMessage::kLoss:
       return on_loss(message.loss());
     case v1::ClientMessage::kHeartbeat:
+      note_phase(message.heartbeat().phase());
       return Next::kContinue;
     case v1::ClientMessage::kGoodbye:
       return on_goodbye(message.goodbye());
@@ -176,6 +178,7 @@ Stream::Next StreamImpl::on_report(v1::Report& report) {
     if (fault.empty() && !report.retrospective() && report.attempt() <= slot_->last_attempt) {
       fault = "attempt " + std::to_string(report.attempt()) + " does not follow " + std::to_string(slot_->last_attempt);
     }
+    // Attempts that were lost have been announced, one seq each.
     const std::uint64_t most = slot_->last_attempt + std::max(kMaxAttemptJump, seq - slot_->last_attempt_seq);
     if (fault.empty() && report.attempt() > most) {
       // Taken, it would make every true attempt after it come too late, or stretch history beyond them.

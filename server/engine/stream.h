@@ -66,6 +66,9 @@ class StreamImpl final : public Stream, public std::enable_shared_from_this<Stre
   void join(const v1::Hello& hello);  // on the run's strand
   Next on_table(const v1::TableDelta& delta);
   Next on_report(v1::Report& report);
+  void note_phase(v1::Phase phase) {
+    if (v1::Phase_IsValid(phase)) slot_->phase = phase;
+  }
   Next on_loss(const v1::Loss& loss);
   Next on_goodbye(const v1::Goodbye& goodbye);
   Next refuse(v1::FaultCause cause, const std::string& message, std::uint64_t seq = 0);

@@ -1,6 +1,7 @@
 // One function a command: asks the server, prints to the screen. All throw CallError.
 #pragma once
 
+#include <istream>
 #include <stop_token>
 
 #include "server/cli/client.h"
@@ -21,6 +22,9 @@ void acknowledge_alert(Client& client, const AckOptions& options, const Screen& 
 // Follow the server until it ends the stream or `stop` is requested.
 void watch_alerts(Client& client, const AlertsOptions& options, const Screen& screen, const std::stop_token& stop);
 void tail_run(Client& client, const TailOptions& options, const Screen& screen, const std::stop_token& stop);
+
+// What a policy does on given found_inf, without a server. `standard_input` is read for the trace "-".
+void replay_trace(const ReplayOptions& options, std::istream& standard_input, const Screen& screen);
 
 // The exit code follows the verdict.
 ExitCode diagnose_run(Client& client, const DoctorOptions& options, const Screen& screen);

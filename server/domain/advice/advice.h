@@ -47,7 +47,12 @@ std::vector<Advice> advise(const Finding& finding, const RunModel& run);
 // What list.cc registers.
 std::optional<Advice> advise_anomaly_mode(const AdviceContext& context);
 std::optional<Advice> advise_bf16(const AdviceContext& context);
+std::optional<Advice> advise_calm(const AdviceContext& context);
+std::optional<Advice> advise_calmer_scaler(const AdviceContext& context);
+std::optional<Advice> advise_check_gradients(const AdviceContext& context);
 std::optional<Advice> advise_clip_after_unscale(const AdviceContext& context);
+std::optional<Advice> advise_enable_scaler(const AdviceContext& context);
+std::optional<Advice> advise_find_hang(const AdviceContext& context);
 std::optional<Advice> advise_fp32_layer(const AdviceContext& context);
 std::optional<Advice> advise_fp32_loss(const AdviceContext& context);
 std::optional<Advice> advise_init_scale(const AdviceContext& context);
@@ -55,13 +60,24 @@ std::optional<Advice> advise_keep_statistics(const AdviceContext& context);
 std::optional<Advice> advise_look_at_data(const AdviceContext& context);
 std::optional<Advice> advise_look_at_hosts(const AdviceContext& context);
 std::optional<Advice> advise_lower_learning_rate(const AdviceContext& context);
+std::optional<Advice> advise_misuse(const AdviceContext& context);
 std::optional<Advice> advise_optimizer_precision(const AdviceContext& context);
+std::optional<Advice> advise_raise_floor(const AdviceContext& context);
 std::optional<Advice> advise_reduce_found_inf(const AdviceContext& context);
 std::optional<Advice> advise_reduce_in_fp32(const AdviceContext& context);
 std::optional<Advice> advise_restore_checkpoint(const AdviceContext& context);
 std::optional<Advice> advise_restore_scaler(const AdviceContext& context);
 std::optional<Advice> advise_skip_non_finite(const AdviceContext& context);
+std::optional<Advice> advise_step_frozen(const AdviceContext& context);
 std::optional<Advice> advise_suspect_gpu(const AdviceContext& context);
 std::optional<Advice> advise_update_once(const AdviceContext& context);
+std::optional<Advice> advise_fit_range(const AdviceContext& context);
+std::optional<Advice> advise_fp8_scaling(const AdviceContext& context);
+std::optional<Advice> advise_master_weights(const AdviceContext& context);
+std::optional<Advice> advise_optimizer_state(const AdviceContext& context);
+std::optional<Advice> advise_raise_scale(const AdviceContext& context);
+std::optional<Advice> advise_tame_gradient(const AdviceContext& context);
+std::optional<Advice> advise_trace_activation(const AdviceContext& context);
+std::optional<Advice> advise_untrained_tensor(const AdviceContext& context);
 
 }  // namespace scalewatch::domain

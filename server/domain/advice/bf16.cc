@@ -10,7 +10,8 @@ std::optional<Advice> advise_bf16(const AdviceContext& context) {
   if (!context.narrow_format() || context.kind() == "nan" || context.where() == "input" || context.where() == "weights") {
     return std::nullopt;
   }
-  if (!context.rule_is_one_of("FrequentSkippedSteps", "ConsecutiveSkips", "NeverApplied", "ScaleCollapse", "ScaleVanished")) {
+  if (!context.rule_is_one_of("FrequentSkippedSteps", "ConsecutiveSkips", "NeverApplied", "ScaleCollapse", "ScaleVanished",
+                              "ScaleAtMinimum")) {
     return std::nullopt;
   }
   return Advice{"use_bf16",

@@ -7,7 +7,9 @@
 namespace scalewatch::domain {
 
 std::optional<Advice> advise_clip_after_unscale(const AdviceContext& context) {
-  if (!context.rule_is_one_of("FrequentSkippedSteps", "ConsecutiveSkips", "ScaleCollapse")) return std::nullopt;
+  if (!context.rule_is_one_of("FrequentSkippedSteps", "ConsecutiveSkips", "ScaleCollapse", "GradNormSpike", "ScaleDrift"))
+    return std::nullopt;
+  if (context.finding.severity < Severity::kWarning) return std::nullopt;
   if (context.where() != "backward" && !context.where().empty()) return std::nullopt;
   const auto norm = context.run.grad_norm;
   return Advice{

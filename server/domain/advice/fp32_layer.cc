@@ -9,6 +9,8 @@ namespace scalewatch::domain {
 std::optional<Advice> advise_fp32_layer(const AdviceContext& context) {
   if (!context.narrow_format() || context.tensor().empty() || context.kind() == "nan") return std::nullopt;
   if (context.rule("NonFiniteWeights")) return std::nullopt;
+  // A scaler that probes for the largest scale overflows somewhere each time: nothing is wrong with that layer.
+  if (context.rule("NonFiniteGradient") && context.finding.severity < Severity::kWarning) return std::nullopt;
   const bool forward = context.where() == "forward";
   if (!forward && context.where() != "backward") return std::nullopt;
   const std::string& tensor = context.tensor();

@@ -8,16 +8,41 @@ namespace {
 
 using Give = std::optional<Advice> (*)(const AdviceContext&);
 
-constexpr std::array<Give, 18> kAdvice{
-    advise_anomaly_mode,        advise_bf16,
-    advise_clip_after_unscale,  advise_fp32_layer,
-    advise_fp32_loss,           advise_init_scale,
-    advise_keep_statistics,     advise_look_at_data,
-    advise_look_at_hosts,       advise_lower_learning_rate,
-    advise_optimizer_precision, advise_reduce_found_inf,
-    advise_reduce_in_fp32,      advise_restore_checkpoint,
-    advise_restore_scaler,      advise_skip_non_finite,
-    advise_suspect_gpu,         advise_update_once,
+constexpr std::array<Give, 34> kAdvice{
+    advise_anomaly_mode,
+    advise_bf16,
+    advise_calm,
+    advise_calmer_scaler,
+    advise_check_gradients,
+    advise_clip_after_unscale,
+    advise_enable_scaler,
+    advise_find_hang,
+    advise_fp32_layer,
+    advise_fp32_loss,
+    advise_init_scale,
+    advise_keep_statistics,
+    advise_look_at_data,
+    advise_look_at_hosts,
+    advise_lower_learning_rate,
+    advise_misuse,
+    advise_optimizer_precision,
+    advise_raise_floor,
+    advise_reduce_found_inf,
+    advise_reduce_in_fp32,
+    advise_restore_checkpoint,
+    advise_restore_scaler,
+    advise_skip_non_finite,
+    advise_step_frozen,
+    advise_suspect_gpu,
+    advise_update_once,
+    advise_fit_range,
+    advise_fp8_scaling,
+    advise_master_weights,
+    advise_optimizer_state,
+    advise_raise_scale,
+    advise_tame_gradient,
+    advise_trace_activation,
+    advise_untrained_tensor,
 };
 
 }  // namespace
@@ -44,7 +69,7 @@ const ScalerTrack* AdviceContext::scaler() const {
 
 bool AdviceContext::skips() const {
   return rule_is_one_of("FrequentSkippedSteps", "ConsecutiveSkips", "NeverApplied", "ScaleCollapse", "ScaleVanished",
-                        "NonFiniteGradient");
+                        "NonFiniteGradient", "ScaleAtMinimum", "StepFrozen", "ScaleStuck", "ScaleDrift");
 }
 
 bool AdviceContext::narrow_format() const {

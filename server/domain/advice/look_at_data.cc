@@ -7,6 +7,14 @@
 namespace scalewatch::domain {
 
 std::optional<Advice> advise_look_at_data(const AdviceContext& context) {
+  if (context.rule("LossSpike")) {
+    return Advice{
+        "look_at_data",
+        fmt::format("look at the data of step {} and what changed there (a new shard, a new rollout, an epoch's end): one "
+                    "bad batch makes a spike, a spike that stays is the learning rate",
+                    context.finding.first_step),
+        0.45};
+  }
   const auto where = context.where();
   const bool loss_only = where == "loss";
   if (where != "input" && !loss_only) return std::nullopt;

@@ -9,9 +9,11 @@
 namespace scalewatch::domain {
 
 std::optional<Advice> advise_lower_learning_rate(const AdviceContext& context) {
-  if (!context.rule_is_one_of("FrequentSkippedSteps", "ConsecutiveSkips", "ScaleCollapse", "NonFiniteLoss"))
+  if (!context.rule_is_one_of("FrequentSkippedSteps", "ConsecutiveSkips", "ScaleCollapse", "NonFiniteLoss", "LossSpike",
+                              "GradNormSpike", "ScaleDrift"))
     return std::nullopt;
   if (context.where() == "input" || context.where() == "weights" || context.where() == "reduction") return std::nullopt;
+  if (context.finding.severity < Severity::kWarning) return std::nullopt;
   // Nothing was applied yet: the learning rate has had no say.
   const ScalerTrack* scaler = context.scaler();
   if (scaler != nullptr && scaler->calibrating()) return std::nullopt;

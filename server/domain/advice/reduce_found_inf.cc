@@ -7,7 +7,8 @@
 namespace scalewatch::domain {
 
 std::optional<Advice> advise_reduce_found_inf(const AdviceContext& context) {
-  if (!context.rule("RankDisagreement")) return std::nullopt;
+  const bool drift = context.rule("ScalePolicyMismatch") && context.finding.subject.ends_with("/rank drift");
+  if (!context.rule("RankDisagreement") && !drift) return std::nullopt;
   if (context.finding.subject == "replicas") {
     return Advice{"broadcast_parameters",
                   fmt::format("stop and load the same checkpoint on all ranks (or broadcast parameters from rank 0): {}. Then "

@@ -8,8 +8,19 @@ namespace scalewatch::domain {
 
 std::optional<Advice> advise_restore_scaler(const AdviceContext& context) {
   constexpr Attempt kSoon = 50;
+  if (context.rule("ScalePolicyMismatch")) {
+    if (!context.finding.subject.ends_with("/reset at resume")) return std::nullopt;
+    const auto expected = context.evidence("expected_scale");
+    return Advice{
+        "restore_scaler",
+        fmt::format("save scaler.state_dict() with the checkpoint and load it at resume (and the optimizer's state with "
+                    "it): the run had a scale of {} there",
+                    expected ? scale_text(*expected) : std::string("its own")),
+        0.9};
+  }
   if (context.run.segment < 2 || context.finding.first_attempt > kSoon) return std::nullopt;
-  if (!context.rule_is_one_of("FrequentSkippedSteps", "ConsecutiveSkips", "ScaleCollapse", "NeverApplied")) return std::nullopt;
+  if (!context.rule_is_one_of("FrequentSkippedSteps", "ConsecutiveSkips", "ScaleCollapse", "NeverApplied", "LossSpike"))
+    return std::nullopt;
   const ScalerTrack* scaler = context.scaler();
   const std::string from = scaler != nullptr && scaler->init > 0
                                ? fmt::format(", instead of starting from {} again", scale_text(scaler->init))

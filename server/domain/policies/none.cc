@@ -1,4 +1,4 @@
-// No scaler: gradients are as they are, and nothing keeps a non-finite one from the weights.
+// No scaler: gradients are as they are, and nothing keeps a non-finite one from the weights. No parameters.
 #include "server/domain/policies/policies.h"
 
 namespace scalewatch::domain {
@@ -6,16 +6,17 @@ namespace {
 
 class NoPolicy : public Policy {
  public:
-  double update(bool /*found_inf*/) override { return 1; }
-  [[nodiscard]] double scale() const override { return 1; }
-  [[nodiscard]] double init_scale() const override { return 1; }
+  NoPolicy() : Policy(1) {}
   [[nodiscard]] bool dynamic() const override { return false; }
   [[nodiscard]] bool guards() const override { return false; }
+
+ protected:
+  [[nodiscard]] PolicyState next(PolicyState before, bool /*found_inf*/) const override { return before; }
 };
 
 }  // namespace
 
-std::unique_ptr<Policy> make_none_policy(const PolicyParameters& /*parameters*/) {
+std::unique_ptr<Policy> make_none_policy(ParameterReader& /*parameters*/) {
   return std::make_unique<NoPolicy>();
 }
 

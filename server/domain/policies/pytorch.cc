@@ -1,4 +1,4 @@
-// torch.amp.GradScaler. Parameters: init_scale, growth_factor, backoff_factor, growth_interval.
+// torch.amp.GradScaler, FSDP's sharded one alike. Parameters: init_scale, growth_factor, backoff_factor, growth_interval.
 #include <cmath>
 
 #include "server/domain/policies/policies.h"
@@ -8,43 +8,39 @@ namespace {
 
 class PyTorchPolicy : public Policy {
  public:
-  explicit PyTorchPolicy(const PolicyParameters& parameters)
-      : init_(static_cast<float>(parameter_or(parameters, "init_scale", 65536))),
-        growth_(parameter_or(parameters, "growth_factor", 2)),
-        backoff_(parameter_or(parameters, "backoff_factor", 0.5)),
-        interval_(static_cast<std::int64_t>(std::min(parameter_or(parameters, "growth_interval", 2000), 0x1p62))),
-        scale_(init_) {}
+  explicit PyTorchPolicy(ParameterReader& parameters)
+      : Policy(static_cast<float>(parameters.positive({"init_scale"}, 65536))),
+        growth_(parameters.positive({"growth_factor"}, 2)),
+        backoff_(parameters.positive({"backoff_factor"}, 0.5)),
+        interval_(parameters.count({"growth_interval"}, 2000)) {}
 
+  [[nodiscard]] double growth_factor() const override { return growth_; }
+  [[nodiscard]] double backoff_factor() const override { return backoff_; }
+  [[nodiscard]] std::optional<std::int64_t> growth_interval() const override { return interval_; }
+
+ protected:
   // The scale is a float tensor and the factors are doubles: each product is rounded to float once.
-  double update(bool found_inf) override {
+  [[nodiscard]] PolicyState next(PolicyState state, bool found_inf) const override {
     if (found_inf) {
-      scale_ = static_cast<float>(scale_ * backoff_);
-      tracker_ = 0;
-      return scale_;
+      state.scale = static_cast<float>(state.scale * backoff_);
+      state.clean = 0;
+    } else if (++state.clean == interval_) {
+      const auto grown = static_cast<float>(state.scale * growth_);
+      if (std::isfinite(grown)) state.scale = grown;
+      state.clean = 0;
     }
-    if (++tracker_ == interval_) {
-      const auto grown = static_cast<float>(scale_ * growth_);
-      if (std::isfinite(grown)) scale_ = grown;
-      tracker_ = 0;
-    }
-    return scale_;
+    return state;
   }
-  [[nodiscard]] double scale() const override { return scale_; }
-  [[nodiscard]] double init_scale() const override { return init_; }
-  [[nodiscard]] bool dynamic() const override { return true; }
 
  private:
-  float init_;
   double growth_;
   double backoff_;
   std::int64_t interval_;
-  std::int64_t tracker_ = 0;
-  float scale_;
 };
 
 }  // namespace
 
-std::unique_ptr<Policy> make_pytorch_policy(const PolicyParameters& parameters) {
+std::unique_ptr<Policy> make_pytorch_policy(ParameterReader& parameters) {
   return std::make_unique<PyTorchPolicy>(parameters);
 }
 

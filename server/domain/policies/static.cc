@@ -6,22 +6,18 @@ namespace {
 
 class StaticPolicy : public Policy {
  public:
-  explicit StaticPolicy(const PolicyParameters& parameters)
-      : scale_(parameter_or(parameters, "init_scale", parameter_or(parameters, "loss_scale", 1))) {}
-  double update(bool /*found_inf*/) override { return scale_; }
-  [[nodiscard]] double scale() const override { return scale_; }
-  [[nodiscard]] double init_scale() const override { return scale_; }
+  explicit StaticPolicy(ParameterReader& parameters) : Policy(parameters.positive({"init_scale", "loss_scale"}, 1)) {}
   [[nodiscard]] bool dynamic() const override { return false; }
-  [[nodiscard]] std::optional<double> floor() const override { return scale_; }
-  [[nodiscard]] std::optional<double> ceiling() const override { return scale_; }
+  [[nodiscard]] std::optional<double> floor() const override { return scale(); }
+  [[nodiscard]] std::optional<double> ceiling() const override { return scale(); }
 
- private:
-  double scale_;
+ protected:
+  [[nodiscard]] PolicyState next(PolicyState before, bool /*found_inf*/) const override { return before; }
 };
 
 }  // namespace
 
-std::unique_ptr<Policy> make_static_policy(const PolicyParameters& parameters) {
+std::unique_ptr<Policy> make_static_policy(ParameterReader& parameters) {
   return std::make_unique<StaticPolicy>(parameters);
 }
 

@@ -24,8 +24,11 @@ class EndedWithoutGoodbye : public StatelessRule {
     TimeMs newest = 0;
     for (const Liveness::Seen& seen : liveness.ranks) newest = std::max(newest, seen.last_seen);
     const TimeMs silence = liveness.now - newest;
-    draft.summary = fmt::format("all {} ranks are silent for {} s and none said goodbye; the last attempt was {}",
-                                liveness.ranks.size(), silence / 1000, context.run.newest);
+    draft.summary = liveness.ranks.size() == 1
+                        ? fmt::format("the trainer is silent for {} s and did not say goodbye; the last attempt was {}",
+                                      silence / 1000, context.run.newest)
+                        : fmt::format("all {} ranks are silent for {} s and none said goodbye; the last attempt was {}",
+                                      liveness.ranks.size(), silence / 1000, context.run.newest);
     draft.evidence = {{"silent", static_cast<double>(silence) / 1000, "seconds",
                        static_cast<double>(context.thresholds.rank_lost_after_ms) / 1000},
                       {"ranks", static_cast<double>(liveness.ranks.size()), "ranks", {}}};

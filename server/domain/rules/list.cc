@@ -25,6 +25,28 @@ std::vector<std::unique_ptr<Rule>> make_rules() {
   rules.push_back(make_rank_lost());
   rules.push_back(make_ended_without_goodbye());
   rules.push_back(make_stats_dropped());
+  rules.push_back(make_missing_scaler());
+  rules.push_back(make_misuse());
+  rules.push_back(make_scale_policy_mismatch());
+  rules.push_back(make_scale_stuck());
+  rules.push_back(make_scale_at_minimum());
+  rules.push_back(make_scale_runaway());
+  rules.push_back(make_scale_drift());
+  rules.push_back(make_step_frozen());
+  rules.push_back(make_calibration_too_long());
+  rules.push_back(make_loss_spike());
+  rules.push_back(make_grad_norm_spike());
+  rules.push_back(make_loss_unchanged());
+  rules.push_back(make_run_stalled());
+  rules.push_back(make_non_finite_activation());
+  rules.push_back(make_gradient_underflow());
+  rules.push_back(make_low_headroom());
+  rules.push_back(make_range_too_wide());
+  rules.push_back(make_fp8_saturation());
+  rules.push_back(make_all_zero_gradient());
+  rules.push_back(make_dominant_gradient());
+  rules.push_back(make_optimizer_state_underflow());
+  rules.push_back(make_lost_updates());
   return rules;
 }
 

@@ -15,7 +15,7 @@ class NeverApplied : public StatelessRule {
   void on_step(const ScalerStep& step, const RuleContext& context) override {
     for (const OptimizerStep& part : step.optimizers) {
       const OptimizerTrack& optimizer = step.scaler->optimizers[part.track];
-      if (!optimizer.calibrating) {
+      if (optimizer.applied > 0) {
         context.sink.resolve(name(), optimizer_subject(*step.scaler, optimizer));
         continue;
       }
@@ -26,7 +26,7 @@ class NeverApplied : public StatelessRule {
   void on_end(const RuleContext& context) override {
     for (const ScalerTrack& scaler : context.run.scalers) {
       for (const OptimizerTrack& optimizer : scaler.optimizers) {
-        if (optimizer.calibrating) look(scaler, optimizer, scaler.last_attempt, context.run.last_step, true, context);
+        if (optimizer.applied == 0) look(scaler, optimizer, scaler.last_attempt, context.run.last_step, true, context);
       }
     }
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "server/domain/rules/rules.h"
+#include "server/domain/rules/samples.h"
 
 namespace scalewatch::domain {
 namespace {
@@ -36,6 +37,7 @@ class NonFiniteApplied : public PersistedRule<NonFiniteApplied> {
     for (const RankReport& report : attempt.joined.reports) {
       if (applied(report, attempt.joined, context.run, found_inf)) ranks.push_back(report.rank);
     }
+    if (shows_in_log(attempt.joined, context.run) && ranks.empty()) ranks.push_back(attempt.joined.reports.front().rank);
     if (ranks.empty()) {
       if (!attempt.training || !episodes_.clean({}, context.thresholds.event_resolve)) return;
       count_ = 0;
@@ -69,7 +71,7 @@ class NonFiniteApplied : public PersistedRule<NonFiniteApplied> {
 
   template <class A>
   void persist(A& a) {
-    a(episodes_, count_, first_attempt_, first_step_);
+    a(episodes_, count_, first_attempt_, first_step_, losses_, norm_was_nan_, lr_then_);
   }
 
  private:
@@ -94,10 +96,43 @@ class NonFiniteApplied : public PersistedRule<NonFiniteApplied> {
       if (outcome_on(report, tensor.optimizer, run) == AttemptOutcome::kApplied) return true;
     }
     // Without records the norm tells; an infinite one may be the norm's own overflow, NaN can't.
-    return !report.observed_gradients && report.grad_norm && std::isnan(*report.grad_norm) && report.training() &&
+    return !nothing_tells_the_outcome(report, run) && nan_norm(report) &&
            outcome_on(report, {}, run) == AttemptOutcome::kApplied;
   }
 
+  static bool nan_norm(const RankReport& report) {
+    return !report.observed_gradients && report.grad_norm && std::isnan(*report.grad_norm) && report.training();
+  }
+
+  // A log that prints neither a scaler nor in which format the run computes: some trainers print a NaN norm on every healthy
+  // skip.
+  static bool nothing_tells_the_outcome(const RankReport& report, const RunModel& run) {
+    return report.scalers.empty() && run.scalers.empty() && run.compute_dtype == DType::kUnspecified;
+  }
+
+  // What such a log shows when the step was applied all the same: a loss that is gone, now or in the next record, or far up, or
+  // a learning rate that moves on from one NaN norm to the next.
+  bool shows_in_log(const JoinedAttempt& joined, const RunModel& run) {
+    if (joined.reports.empty() || !nothing_tells_the_outcome(joined.reports.front(), run)) return false;
+    const RankReport& report = joined.reports.front();
+    const bool gone = report.loss && (!std::isfinite(*report.loss) || *report.loss == 0);
+    const double median = losses_.median();
+    const bool bad = nan_norm(report);
+    const bool up = bad && report.loss && median > 0 && *report.loss >= kLossUp * median;
+    const bool moved = bad && norm_was_nan_ && report.lr && lr_then_ && *report.lr != *lr_then_;
+    const bool shows = (gone && (bad || norm_was_nan_)) || up || moved;
+    norm_was_nan_ = bad;
+    lr_then_ = report.lr;
+    if (report.loss && std::isfinite(*report.loss)) losses_.push(*report.loss, kLosses);
+    return shows;
+  }
+
+  static constexpr double kLossUp = 1.5;
+  static constexpr std::size_t kLosses = 200;
+
+  Samples losses_;  // of a log that tells no outcome
+  bool norm_was_nan_ = false;
+  std::optional<double> lr_then_;
   Episodes episodes_;
   std::uint64_t count_ = 0;
   Attempt first_attempt_ = 0;

@@ -36,10 +36,12 @@ class NonFiniteGradient : public PersistedRule<NonFiniteGradient> {
     std::uint32_t clean = 0;
     Attempt first_attempt = 0;
     std::int64_t first_step = 0;
+    std::uint32_t search = 0;  // attempts in a row of the search that blame one tensor
+    std::string search_tensor;
     std::deque<std::pair<Attempt, std::string>> unexplained;  // within the window, with the tensor that each blames
     template <class A>
     void persist(A& a) {
-      a(attempts, clean, first_attempt, first_step, unexplained);
+      a(attempts, clean, first_attempt, first_step, search, search_tensor, unexplained);
     }
   };
 
@@ -111,8 +113,16 @@ class NonFiniteGradient : public PersistedRule<NonFiniteGradient> {
       same = static_cast<std::uint32_t>(std::count_if(unexplained.begin(), unexplained.end(),
                                                       [&](const auto& past) { return past.second == attempt.blame->tensor; }));
     }
-    const bool from_start = attempt.attempt() == 1 && track.init > 0 && track.init <= t.non_finite_gradient_init_scale &&
-                            forward_is_clean(attempt.joined);
+    // A search from an ordinary scale that goes on and on over one tensor, while forward is fine. Its first attempts say
+    // nothing: a healthy run overflows at the first one in about half of all cases.
+    std::uint32_t search = 0;
+    if (track.calibrating() && track.init > 0 && track.init <= t.non_finite_gradient_init_scale && attempt.blame) {
+      const bool same_tensor = state.search > 0 && state.search_tensor == attempt.blame->tensor;
+      state.search = forward_is_clean(attempt.joined) ? (same_tensor ? state.search + 1 : 1) : 0;
+      state.search_tensor = attempt.blame->tensor;
+      if (!state.search_tensor.empty()) search = state.search;
+    }
+    const bool from_start = search >= t.non_finite_gradient_search;
     Draft draft;
     draft.rule = name();
     draft.subject = subject;
@@ -136,6 +146,10 @@ class NonFiniteGradient : public PersistedRule<NonFiniteGradient> {
     if (same > 0) {
       draft.evidence.push_back({"attempts_blaming_tensor", static_cast<double>(same), "attempts",
                                 static_cast<double>(t.non_finite_gradient_one_tensor)});
+    }
+    if (search > 0) {
+      draft.evidence.push_back(
+          {"attempts_of_search", static_cast<double>(search), "attempts", static_cast<double>(t.non_finite_gradient_search)});
     }
     if (track.scale) draft.evidence.push_back({"scale", *track.scale, "", {}});
     draft.blame = attempt.blame;

@@ -95,9 +95,11 @@ class ScaleCollapse : public PersistedRule<ScaleCollapse> {
     draft.step = step.step;
     draft.evidence = {{"scale", *now, "", absolute ? std::optional(t.collapse_absolute) : std::nullopt}};
     if (below_median) {
-      draft.summary = fmt::format("the scale of {} is {}, {} octaves below its median {}", scaler_text(scaler.info.name),
-                                  scale_text(*now), number_text(median - octaves), scale_text(std::exp2(median)));
-      draft.evidence.push_back({"octaves_below_median", median - octaves, "octaves", t.collapse_octaves});
+      // 0 lies below any number of octaves.
+      const std::string below = *now > 0 ? fmt::format("{} octaves below", number_text(median - octaves)) : "far below";
+      draft.summary = fmt::format("the scale of {} is {}, {} its median {}", scaler_text(scaler.info.name), scale_text(*now),
+                                  below, scale_text(std::exp2(median)));
+      if (*now > 0) draft.evidence.push_back({"octaves_below_median", median - octaves, "octaves", t.collapse_octaves});
     } else if (absolute) {
       draft.summary =
           fmt::format("the scale of {} is {}, under {}: small gradients are lost", scaler_text(scaler.info.name),

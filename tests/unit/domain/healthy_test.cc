@@ -39,6 +39,7 @@ struct Simulated {
   Driver driver;
   Edge edge;
   int skips = 0;
+  bool counts_applied = false;  // the trainer numbers a step again when it was skipped
 
   // `rise`: octaves that the gradients are above what is healthy.
   void run(int attempts, double rise = 0) {
@@ -48,7 +49,9 @@ struct Simulated {
       skips += skip ? 1 : 0;
       driver.attempt(skip, [&](AttemptDigest& digest) {
         digest.observed_gradients = true;
-        digest.loss = 2 + 0.1 * edge.uniform();
+        digest.observed_activations = true;
+        digest.loss = 2 + 2 / (1 + 0.02 * static_cast<double>(digest.attempt)) + 0.1 * edge.uniform();
+        if (counts_applied) digest.step = static_cast<std::int64_t>(driver.next) - skips;
         if (skip) add_bad(digest, edge.uniform() < 0.8 ? kGrad2 : kGrad1, 0, 1);
       });
     }
@@ -70,7 +73,7 @@ Simulated simulate(std::uint64_t seed) {
   } else {
     options.parameters = {{"growth_interval", kIntervals[seed % 7]}, {"init_scale", seed % 3 == 0 ? 0x1p24 : 0x1p16}};
   }
-  return {Driver(options), edge};
+  return {Driver(options), edge, 0, seed % 2 == 0};
 }
 
 int length(std::uint64_t seed) {

@@ -134,13 +134,13 @@ TEST(InputCodec, BringsBackEveryKind) {
   joined.world_size = 8;
   joined.host = "node \"7\"";
   joined.scalers = {{"default", "pytorch", {{"init_scale", 65536.0}}}};
-  joined.optimizers = {{"adam", "Adam", 0, 1e-3, true}};
+  joined.optimizers = {{"adam", "Adam", 0, 1e-3, true, 1e-8, {DType::kFp16, DType::kFp32}}};
   for (const LoggedInput& input :
        std::initializer_list<LoggedInput>{{domain::SegmentOpened{2, 5}, {}},
                                           {joined, incarnation},
                                           {domain::RankLeft{1, "finished", 7}, incarnation},
                                           {domain::AttemptClosed{9, {1, 2}, 8}, {}},
-                                          {domain::Liveness{{{0, 1, true}, {1, 2, false}}, 9}, {}},
+                                          {domain::Liveness{{{0, 1, true}, {1, 2, false, domain::Phase::kEval}}, 9, 700}, {}},
                                           {domain::ReportsLost{1, 2, 3, domain::LossCause::kSpoolLimit, 4}, incarnation},
                                           {domain::Acknowledged{"Rule/x", "me", "héllo\"", 6}, {}}}) {
     const std::string text = encode_input(input);

@@ -97,6 +97,7 @@ TEST_F(CollectionTest, AFindingTurnsTheMicroscopeOnAndOffAlsoOverARestart) {
   options_.thresholds.consecutive_skips_resolve = 3;
   options_.thresholds.event_resolve = 3;
   options_.thresholds.frequent_skips_window = 4;
+  options_.thresholds.drift_window = 4;
   start();
   auto one = client(0, 1);
   std::uint64_t seq = 0;

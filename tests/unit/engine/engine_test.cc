@@ -291,6 +291,32 @@ TEST_F(EngineTest, ALostRankThatComesBackResolvesItsFinding) {
   EXPECT_TRUE(eventually([&] { return store_.has_key("RankLost", "/resolved"); }));
 }
 
+TEST_F(EngineTest, ARunWhoseRanksBeatAndReportNothingIsStalledUnlessItEvaluates) {
+  TestClient evaluates(start(), {.run = "evaluates"});
+  TestClient hangs(*engine_, {.run = "hangs"});
+  for (TestClient* client : {&evaluates, &hangs}) {
+    ASSERT_TRUE(client->join());
+    client->send_table();
+    for (std::uint64_t seq = 1; seq <= 25; ++seq) client->send(client->report(seq));
+    ASSERT_TRUE(client->durable(25));
+  }
+  for (int i = 0; i < 25; ++i) {
+    clock_.now += 30'000;
+    evaluates.beat(v1::PHASE_EVAL);
+    hangs.beat(v1::PHASE_TRAIN);
+  }
+  ASSERT_TRUE(eventually([&] { return store_.has_alert("RunStalled"); }));
+  hangs.send(hangs.report(26));
+  ASSERT_TRUE(hangs.durable(26));
+  EXPECT_TRUE(eventually([&] { return store_.has_key("RunStalled", "/resolved"); }));
+  std::lock_guard lock(store_.mutex);
+  for (const auto& [id, row] : store_.alerts) {
+    if (row.rule == "RunStalled") {
+      EXPECT_EQ(store_.runs[row.run_uid].name, "hangs");
+    }
+  }
+}
+
 TEST_F(EngineTest, AWildAttemptNumberCostsItsReportOnly) {
   TestClient client(start(), {});
   ASSERT_TRUE(client.join());

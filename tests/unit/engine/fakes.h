@@ -314,6 +314,12 @@ class TestClient {
     return stream_->on_message(std::move(message));
   }
 
+  void beat(v1::Phase phase) {
+    v1::ClientMessage message;
+    message.mutable_heartbeat()->set_phase(phase);
+    stream_->on_message(std::move(message));
+  }
+
   // An attempt with gradients; with `inf`, that many elements of tensor 0 are Inf and the step is skipped.
   v1::Report report(std::uint64_t seq, std::uint64_t inf = 0) const {
     v1::Report out;
