@@ -20,6 +20,7 @@ domain::Blame from_proto(const v1::Blame& blame) {
   out.fastest_falling = blame.fastest_falling();
   out.octaves_fallen = blame.octaves_fallen();
   out.note = blame.note();
+  if (blame.has_first_bad_micro()) out.first_bad_micro = blame.first_bad_micro();
   return out;
 }
 

@@ -4,41 +4,15 @@
 #include <cmath>
 #include <iterator>
 
+#include "server/domain/blame_note.h"
+#include "server/domain/found_inf.h"
 #include "server/domain/scaler_track.h"
-#include "server/domain/text.h"
 
 namespace scalewatch::domain {
 namespace {
 
 std::string kind_of(bool nan, bool inf) {
   return nan ? (inf ? "both" : "nan") : (inf ? "inf" : "");
-}
-
-bool bad(const std::optional<double>& found_inf) {
-  return found_inf && *found_inf != 0;
-}
-
-template <class Predicate>
-bool any_optimizer(const RankReport& report, Predicate predicate) {
-  return std::any_of(report.scalers.begin(), report.scalers.end(), [&](const ScalerReport& scaler) {
-    return std::any_of(scaler.seen.optimizers.begin(), scaler.seen.optimizers.end(), predicate);
-  });
-}
-
-bool local_found_inf(const RankReport& report) {
-  return any_optimizer(report, [](const OptimizerObservation& o) { return bad(o.found_inf_local); });
-}
-bool local_found_inf_known(const RankReport& report) {
-  const auto unknown = [](const OptimizerObservation& o) { return !o.found_inf_local; };
-  return any_optimizer(report, [](const OptimizerObservation& o) { return o.found_inf_local.has_value(); }) &&
-         !any_optimizer(report, unknown);
-}
-bool found_inf(const RankReport& report) {
-  return any_optimizer(report,
-                       [](const OptimizerObservation& o) { return bad(o.found_inf_local) || bad(o.found_inf_decided); });
-}
-bool any_report(const JoinedAttempt& attempt, bool (*predicate)(const RankReport&)) {
-  return std::any_of(attempt.reports.begin(), attempt.reports.end(), predicate);
 }
 
 // What only this rank, of at least two, has. Otherwise nothing, save that a single rank is always the origin.
@@ -271,93 +245,21 @@ class Finder {
         blame.octaves_fallen = report.octaves_fallen;
       }
     }
-    blame.note = note(blame);
+    const bool state_seen_bad = !state_.empty();
+    blame.note = blame_note(blame, {attempt_, run_, gradients_known_, state_seen_bad, doubtful_mask(blame)});
     return blame;
-  }
-
-  std::string note(const Blame& blame) const {
-    if (blame.where == "weights") {
-      if (!gradients_known_) return "send gradient records to know whether the update or the optimizer poisoned them";
-      if (!run_.poisoned.contains({blame.role, blame.tensor})) {
-        return "send parameters every attempt to know at which one they went non-finite";
-      }
-      return {};
-    }
-    std::vector<std::string> sentences;
-    if (run_.suspect_since != 0 && state_.empty()) {
-      sentences.push_back(
-          std::string("attempt ") + std::to_string(run_.suspect_since) +
-          " may have put non-finite gradients into the weights: send parameters to know whether they are poisoned");
-    }
-    if (const std::string unseen = list(unseen_before(blame)); !unseen.empty()) {
-      sentences.push_back("send " + unseen + " to know whether it began there");
-    }
-    const bool gradient = blame.where == "backward" && (blame.tensor.empty() || blame.role == Role::kGradient);
-    if (blame.tensor.empty() && (gradient || blame.where == "reduction"))
-      sentences.emplace_back("send gradient records to name the tensor");
-    if (gradient && attempt_.reports.size() > 1 && !blame.rank_of_origin && !locals_differ()) {
-      sentences.emplace_back("send each rank's found_inf from before the reduction to tell its overflow from a rank's own");
-    }
-    if (gradient && !attempt_.missing.empty()) {
-      sentences.push_back("it may have begun on " + ranks_text(attempt_.missing) + ", whose reports are missing");
-    }
-    if (const TensorAt* mask = doubtful_mask(blame)) {
-      sentences.push_back(mask->name + " held -Inf: if that is no mask, it began there");
-    }
-    std::string note;
-    for (const std::string& sentence : sentences) note += (note.empty() ? "" : "; ") + sentence;
-    return note;
-  }
-
-  // Where it may have begun and nobody looked.
-  std::vector<std::string> unseen_before(const Blame& blame) const {
-    std::vector<std::string> unseen;
-    const bool forward = blame.where == "forward";
-    const bool backward = blame.where == "backward";
-    if (!forward && !backward && blame.where != "loss") return unseen;
-    const bool activations = any_report(attempt_, [](const RankReport& report) { return report.observed_activations; });
-    const bool loss = any_report(attempt_, [](const RankReport& report) { return report.loss.has_value(); });
-    if (!activations) unseen.emplace_back("activations");
-    if (backward && blame.role != Role::kActivationGradient &&
-        !any_report(attempt_, [](const RankReport& report) { return report.observed_activation_gradients; })) {
-      unseen.emplace_back("activation gradients");
-    }
-    if (backward && !loss) unseen.emplace_back("the loss");
-    if (backward && activations && loss) return unseen;  // poisoned weights and bad data would have shown in them
-    if (!any_report(attempt_, [](const RankReport& report) { return report.observed_parameters; }))
-      unseen.emplace_back("parameters");
-    const bool looked = std::all_of(attempt_.reports.begin(), attempt_.reports.end(), [&](const RankReport& report) {
-      const bool blamed = std::find(blame.ranks.begin(), blame.ranks.end(), report.rank) != blame.ranks.end();
-      return report.input_non_finite.has_value() || !blamed;
-    });
-    if (!looked) unseen.emplace_back("whether the input was finite");
-    return unseen;
-  }
-
-  static std::string list(const std::vector<std::string>& things) {
-    std::string text;
-    for (std::size_t i = 0; i < things.size(); ++i)
-      text += (i == 0 ? "" : (i + 1 == things.size() ? " and " : ", ")) + things[i];
-    return text;
-  }
-
-  // Some ranks found something before the reduction and some did not: it is known who did.
-  bool locals_differ() const {
-    return std::all_of(attempt_.reports.begin(), attempt_.reports.end(),
-                       [](const RankReport& report) { return local_found_inf_known(report) && report.whole_gradients; }) &&
-           !std::all_of(attempt_.reports.begin(), attempt_.reports.end(), local_found_inf);
   }
 
   // An activation that may have been a mask or where it began: one of -Inf alone that was not seen before.
   const TensorAt* doubtful_mask(const Blame& blame) const {
-    if (maybe_masks_.empty() || blame.where == "input" || blame.where == "optimizer") return nullptr;
-    const TensorAt* mask = maybe_masks_.front();
-    const auto blamed = std::find_if(activations_.begin(), activations_.end(), [&](const TensorAt* tensor) {
-      return tensor->name == blame.tensor && blame.role == Role::kActivation;
-    });
-    if (blame.where == "forward" && (blamed == activations_.end() || (*blamed)->forward_index < mask->forward_index))
+    if (maybe_masks_.empty() || blame.where == "input" || blame.where == "weights" || blame.where == "optimizer")
       return nullptr;
-    return mask;
+    const TensorAt* mask = maybe_masks_.front();
+    if (blame.where != "forward" || (blame.tensor == mask->name && blame.role == mask->role)) return mask;
+    const auto blamed = std::find_if(attempt_.non_finite.begin(), attempt_.non_finite.end(), [&](const TensorAt& tensor) {
+      return tensor.name == blame.tensor && tensor.role == blame.role;
+    });
+    return blamed != attempt_.non_finite.end() && mask->forward_index < blamed->forward_index ? mask : nullptr;
   }
 
   const JoinedAttempt& attempt_;
@@ -409,10 +311,12 @@ AttemptOutcome outcome_of(const JoinedAttempt& attempt, const RunModel& run) {
 
 std::optional<Rank> lone_rank(const JoinedAttempt& attempt) {
   if (attempt.reports.size() < 2) return std::nullopt;
+  // Where all ranks found something it may be what the reduction gave them; of a shard it always is.
+  const bool before = !std::all_of(attempt.reports.begin(), attempt.reports.end(), local_found_inf);
   std::vector<Rank> ranks;
   for (const RankReport& report : attempt.reports) {
-    if (input_bad(report)) return std::nullopt;  // data, no GPU
-    bool own = loss_non_finite(report) || (report.whole_gradients && local_found_inf(report));
+    if (input_bad(report)) return std::nullopt;  // the data, and no GPU
+    bool own = loss_non_finite(report) || (before && report.whole_gradients && local_found_inf(report));
     for (const TensorAt& tensor : attempt.non_finite) {
       if (own) break;
       const bool mask = only_neg_inf(tensor) && !tensor.neg_inf_is_new;

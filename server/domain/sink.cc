@@ -142,7 +142,7 @@ void Sink::refine_blame(Attempt attempt, const Blame& blame) {
     Finding& finding = entry.finding;
     // What windows of statistics found went wrong at no single attempt.
     if (!finding.blame || finding.blame->where.empty() || entry.blames_skips) continue;
-    if (finding.first_attempt != attempt && finding.last_attempt != attempt) continue;
+    if (finding.blame->attempt != attempt) continue;
     const bool same = same_blame(finding.blame, blame);
     finding.blame = blame;
     if (same) continue;  // more ranks or elements of it: not worth an event each

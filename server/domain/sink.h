@@ -46,7 +46,7 @@ class Sink {
   void acknowledge(const std::string& id, const std::string& who, const std::string& comment);
   // A skipped attempt was blamed: gives its blame to the findings that skips cause.
   void refresh_blame();
-  // Detail of an old attempt came in: its blame, for single-attempt findings that begin or end there.
+  // Detail of an old attempt came in: its blame, for the findings that blame what happened there.
   void refine_blame(Attempt attempt, const Blame& blame);
   void new_segment() { episodes_.clear(); }
 

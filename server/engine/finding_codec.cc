@@ -19,6 +19,7 @@ void fill(const domain::Blame& from, v1::Blame& to) {
   to.set_fastest_falling(from.fastest_falling);
   to.set_octaves_fallen(from.octaves_fallen);
   to.set_note(from.note);
+  if (from.first_bad_micro) to.set_first_bad_micro(*from.first_bad_micro);
 }
 
 }  // namespace

@@ -9,6 +9,16 @@ namespace scalewatch::domain {
 
 std::optional<Advice> advise_restore_checkpoint(const AdviceContext& context) {
   const bool poisoned = context.where() == "weights" || context.rule_is_one_of("NonFiniteWeights", "NonFiniteApplied");
+  const bool from_the_start =
+      context.finding.first_attempt <= 1 && (context.where() == "weights" || context.rule("ScaleVanished"));
+  if (from_the_start) {
+    return Advice{
+        "restore_checkpoint",
+        "stop, and do not resume from this checkpoint: it held NaN or Inf, or a scale below 1, when it was saved. Take "
+        "an older one, scan its parameters, buffers and optimizer state when loading, and begin with a fresh scaler "
+        "(init_scale 2^16)",
+        0.95};
+  }
   if (poisoned) {
     std::int64_t step = context.finding.first_step;
     // The oldest step that is known, or suspected, to have poisoned them.

@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <cmath>
+#include <tuple>
 
 #include "server/domain/rules/misuse_kinds.h"
 #include "server/domain/rules/norm.h"
@@ -53,8 +54,8 @@ class Misuse : public PersistedRule<Misuse> {
 
   template <class A>
   void persist(A& a) {
-    a(kinds_, norms_, losses_, stands_, tracker_, lr_, lr_before_, skipped_, after_calibration_, schedule_attempts_,
-      schedule_skips_);
+    a(kinds_, norms_, losses_, norms_since_, norms_since_step_, stands_, tracker_, lr_, lr_before_, skipped_,
+      after_calibration_, schedule_attempts_, schedule_skips_);
   }
 
  private:
@@ -68,6 +69,7 @@ class Misuse : public PersistedRule<Misuse> {
     std::vector<Rank> ranks;
     std::optional<Severity> severity;  // other than usual
     std::vector<Evidence> evidence;
+    std::optional<std::pair<Attempt, std::int64_t>> since;  // it began before this attempt
   };
   struct Kind {
     std::uint64_t times = 0;
@@ -113,6 +115,10 @@ class Misuse : public PersistedRule<Misuse> {
       losses_.clear();
       return;
     }
+    if (norms_.size() == 0 || std::abs(norm - norms_.values().back()) > t.clipped_spread * norm) {
+      norms_since_ = attempt.attempt();
+      norms_since_step_ = attempt.step();
+    }
     norms_.push(norm, t.clipped_attempts);
     if (const auto loss = finite_loss(attempt.joined)) losses_.push(*loss, t.clipped_attempts);
     if (norms_.size() < t.clipped_attempts || spread(norms_) > t.clipped_spread) return;
@@ -123,6 +129,7 @@ class Misuse : public PersistedRule<Misuse> {
         "the gradient norm under scale {} was {} in each of {} attempts: gradients are clipped before "
         "they are unscaled, to a true norm of {}",
         scale_text(scale), number_text(norm), t.clipped_attempts, number_text(norm / scale));
+    kind.since = {norms_since_, norms_since_step_};
     kind.evidence = {{"scaled_norm", norm, "", {}},
                      {"scale", scale, "", {}},
                      {"true_norm", norm / scale, "", {}},
@@ -180,8 +187,7 @@ class Misuse : public PersistedRule<Misuse> {
     Kind& kind = kinds_[subject];
     kind.clean = 0;
     if (kind.times++ == 0) {
-      kind.first_attempt = attempt.attempt();
-      kind.first_step = attempt.step();
+      std::tie(kind.first_attempt, kind.first_step) = seen.since.value_or(std::pair(attempt.attempt(), attempt.step()));
     }
     Draft draft;
     draft.rule = name();
@@ -192,7 +198,10 @@ class Misuse : public PersistedRule<Misuse> {
     draft.first_step = kind.first_step;
     draft.attempt = attempt.attempt();
     draft.step = attempt.step();
-    if (!seen.ranks.empty() && seen.ranks.size() < attempt.joined.reports.size()) draft.ranks = seen.ranks;
+    // A rank that raised is often the only one that told of this attempt.
+    const auto all = std::max<std::size_t>(attempt.joined.reports.size(), context.run.world_size);
+    if (!seen.ranks.empty() && seen.ranks.size() < all) draft.ranks = seen.ranks;
+    if (attempt.blame && attempt.blame->where == "input") draft.blame = attempt.blame;
     const std::string what(misuse_text(subject));
     draft.summary = what + (seen.detail.empty() ? "" : (what.empty() ? "" : ": ") + seen.detail);
     if (draft.summary.empty()) draft.summary = "the scaler was used wrongly";
@@ -203,8 +212,10 @@ class Misuse : public PersistedRule<Misuse> {
   }
 
   std::map<std::string, Kind> kinds_;
-  Samples norms_;   // under the scale, of the newest attempts
-  Samples losses_;  // of the same
+  Samples norms_;            // under the scale, of the newest attempts
+  Samples losses_;           // of the same
+  Attempt norms_since_ = 0;  // since when they are alike
+  std::int64_t norms_since_step_ = 0;
   std::uint32_t stands_ = 0;
   std::uint64_t tracker_ = 0;
   std::optional<double> lr_;         // of the newest attempt

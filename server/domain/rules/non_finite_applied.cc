@@ -59,13 +59,14 @@ class NonFiniteApplied : public PersistedRule<NonFiniteApplied> {
     if (ranks.size() < attempt.joined.reports.size()) draft.ranks = ranks;
     draft.summary = fmt::format("non-finite gradients were applied to the weights at step {}{}", first_step_,
                                 count_ > 1 ? fmt::format(" and {} more times", count_ - 1) : std::string());
-    if (attempt.blame)
-      draft.summary += fmt::format("; {} began in {}", kind_text(attempt.blame->kind), origin_text(*attempt.blame));
+    // The first one is the origin; later ones may only meet poisoned weights.
+    const Finding* open = context.sink.find(name(), {});
+    const auto& origin = open != nullptr ? open->blame : attempt.blame;
+    if (origin) draft.summary += fmt::format("; {} began in {}", kind_text(origin->kind), origin_text(*origin));
     draft.evidence = {{"attempts", static_cast<double>(count_), "attempts", {}},
                       {"tensors_non_finite", static_cast<double>(tensors_non_finite(attempt.joined)), "tensors", {}}};
     if (found_inf != 0) draft.evidence.push_back({"found_inf_decided", found_inf, "", {}});
-    // The first one is the origin; later ones may only meet poisoned weights.
-    if (context.sink.find(name(), {}) == nullptr) draft.blame = attempt.blame;
+    if (open == nullptr) draft.blame = attempt.blame;
     context.sink.raise(std::move(draft));
   }
 

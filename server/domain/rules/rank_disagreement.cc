@@ -107,10 +107,12 @@ class RankDisagreement : public PersistedRule<RankDisagreement> {
            context);
       return true;
     };
-    if (disagree("scale", before) || disagree("scale", after)) return;
+    if (disagree("scale", before)) return;
+    // What was decided comes before the scale that follows from it.
     for (const auto& [optimizer, ballot] : found) {
       if (disagree("found_inf", ballot)) return;
     }
+    if (disagree("scale", after)) return;
     for (const auto& [optimizer, ballot] : outcomes) {
       if (disagree("outcome", ballot)) return;
     }

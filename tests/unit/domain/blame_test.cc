@@ -281,5 +281,123 @@ TEST(Blame, LateDetailRefinesItAndFeedsNoWindow) {
   EXPECT_EQ(driver.state.view().attempts, before.attempts);
 }
 
+TEST(Blame, AMaskThatEveryRankHoldsDoesNotHideWhereItBegan) {
+  Driver driver({.ranks = 4});
+  driver.attempts(3, false, [](AttemptDigest& digest) { add_bad(digest, kAct1, 0, 0, 50); });
+  driver.attempt(true, [](AttemptDigest& digest) {
+    digest.observed_activations = true;
+    if (digest.rank == 2) digest.loss = NAN;
+    add_bad(digest, kAct1, digest.rank == 2 ? 3 : 0, 0, 50);
+  });
+  const Blame& blame = *driver.find("NonFiniteGradient")->blame;
+  EXPECT_EQ(blame.tensor, "layers.1");
+  EXPECT_EQ(blame.rank_of_origin, 2u);
+  EXPECT_EQ(blame.ranks, std::vector<Rank>{2});
+  EXPECT_EQ(blame.kind, "nan");
+  EXPECT_EQ(blame.nan, 3u);
+  EXPECT_EQ(blame.inf, 0u);
+}
+
+TEST(Blame, WhoOwnsABadShardIsNotWhereItBegan) {
+  Driver driver({.ranks = 2});
+  TensorTable sharded = *driver.table;
+  for (TensorInfo& info : sharded) info.shard = "part";
+  driver.attempt(false);
+  for (const bool shards : {true, false}) {
+    if (shards) driver.table = std::make_shared<const TensorTable>(sharded);
+    driver.attempt(true, [](AttemptDigest& digest) {
+      digest.observed_activations = digest.observed_activation_gradients = true;
+      digest.scalers[0].optimizers[0].found_inf_local = digest.rank == 1 ? 1 : 0;
+      if (digest.rank == 1) add_bad(digest, kGrad1, 1);
+    });
+    const Blame& blame = *driver.find("NonFiniteGradient")->blame;
+    EXPECT_EQ(blame.tensor, "layers.1.weight");
+    EXPECT_EQ(blame.rank_of_origin, shards ? std::nullopt : std::optional<Rank>(1));
+    EXPECT_EQ(blame.note.find("before the reduction") != std::string::npos, shards) << blame.note;
+    driver.table = Driver().table;
+  }
+}
+
+TEST(Blame, AnEarlierMicroBatchsBackwardComesBeforeALaterOnesForward) {
+  Driver driver;
+  driver.attempt(false);
+  driver.attempt(true, [](AttemptDigest& digest) {
+    digest.observed_activations = true;
+    digest.loss = NAN;
+    add_bad(digest, kAct0, 1);
+    digest.non_finite.back().first_bad_micro = 3;
+    add_bad(digest, kActGrad1, 0, 1);
+    digest.non_finite.back().first_bad_micro = 1;
+    add_bad(digest, kGrad2, 9);
+  });
+  const Blame& blame = *driver.find("NonFiniteGradient")->blame;
+  EXPECT_EQ(blame.where, "backward");
+  EXPECT_EQ(blame.tensor, "layers.1");
+  EXPECT_EQ(blame.first_bad_micro, 1u);
+}
+
+TEST(Blame, MinusInfInATensorThatNeverHeldAnyIsNoMask) {
+  Driver driver;
+  driver.attempt(false);
+  driver.attempt(true, [](AttemptDigest& digest) {
+    digest.observed_activations = true;
+    digest.loss = NAN;
+    add_bad(digest, kAct0, 0, 0, 1);
+    digest.non_finite.back().neg_inf_is_new = true;
+    add_bad(digest, kAct1, 1);
+  });
+  EXPECT_EQ(driver.find("NonFiniteGradient")->blame->tensor, "layers.0");
+}
+
+TEST(Blame, AnUnknownMinusInfBeforeItIsMentioned) {
+  Driver driver;
+  driver.attempt(true, [](AttemptDigest& digest) {
+    digest.observed_activations = true;
+    add_bad(digest, kAct0, 0, 0, 1);
+    add_bad(digest, kAct1, 1);
+  });
+  const Blame& blame = *driver.find("NonFiniteGradient")->blame;
+  EXPECT_EQ(blame.tensor, "layers.1");
+  EXPECT_NE(blame.note.find("layers.0 held -Inf"), std::string::npos) << blame.note;
+}
+
+TEST(Blame, AMissingRankIsMentioned) {
+  Driver driver({.ranks = 3});
+  driver.attempt(false);
+  for (const Rank rank : {0u, 2u}) {
+    AttemptDigest digest = driver.digest(rank, true);
+    digest.observed_activations = digest.observed_activation_gradients = digest.observed_gradients = true;
+    add_bad(digest, kGrad1, 1);
+    driver.send(digest);
+  }
+  driver.close(driver.next, {1});
+  const Blame& blame = *driver.find("NonFiniteGradient")->blame;
+  EXPECT_FALSE(blame.rank_of_origin.has_value());
+  EXPECT_NE(blame.note.find("rank 1, whose reports are missing"), std::string::npos) << blame.note;
+}
+
+TEST(Blame, ManyRanksConsequencesDoNotKeepTheOriginOut) {
+  TensorTable table;
+  for (std::uint32_t layer = 0; layer < 600; ++layer) {
+    TensorInfo info;
+    info.name = "layers." + std::to_string(layer);
+    info.role = Role::kActivation;
+    info.forward_index = layer;
+    table.push_back(info);
+  }
+  const auto shared = std::make_shared<const TensorTable>(std::move(table));
+  JoinedAttempt joined;
+  for (const Rank rank : {0u, 1u, 2u}) {  // later ranks hold earlier layers, as stages of a pipeline may
+    AttemptDigest digest;
+    digest.rank = rank;
+    digest.table = shared;
+    for (std::uint32_t layer = (2 - rank) * 200; layer < (3 - rank) * 200; ++layer) add_bad(digest, layer, 1);
+    joined.join(digest, {});
+  }
+  EXPECT_EQ(joined.non_finite.size(), JoinedAttempt::kMaxTensors);
+  EXPECT_EQ(joined.non_finite.front().name, "layers.0");
+  EXPECT_EQ(joined.non_finite.front().ranks, std::vector<Rank>{2});
+}
+
 }  // namespace
 }  // namespace scalewatch::domain

@@ -1,8 +1,11 @@
 // Healthy runs are silent, planted faults are not: over simulated scalers that ride an edge which wanders and is noisy.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
+#include <string>
+#include <vector>
 
 #include "tests/unit/domain/driver.h"
 
@@ -100,6 +103,35 @@ TEST_P(Healthy, RunsFireNothingAboveInfo) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, Healthy, testing::Values(1, 61, 121, 181));
+
+// Every policy at its own defaults, and with a growth so frequent that it rides the edge.
+class HealthyPolicy : public testing::TestWithParam<std::string> {};
+
+TEST_P(HealthyPolicy, RunsFireNothingAboveInfo) {
+  const std::vector<std::string> known = check_parameters(GetParam(), {})->known;
+  for (std::uint64_t seed = 1; seed <= 16; ++seed) {
+    DriverOptions options;
+    options.policy = GetParam();
+    if (GetParam() == "none") options.compute = DType::kBf16;
+    for (const char* interval : {"growth_interval", "scale_window", "incr_every_n_steps"}) {
+      if (seed % 2 == 0 && std::ranges::find(known, interval) != known.end()) options.parameters[interval] = 50;
+    }
+    Simulated run{Driver(options), Edge(seed), 0, seed % 4 < 2};
+    run.run(length(seed));
+    run.driver.leave_all();
+    for (const FindingEvent& event : run.driver.events) {
+      ASSERT_LE(event.finding.severity, Severity::kInfo) << "seed " << seed << " " << event.finding.id << ": "
+                                                         << event.finding.summary << " at " << event.finding.last_attempt;
+    }
+  }
+}
+
+std::vector<std::string> all_policies() {
+  const auto names = policy_names();
+  return {names.begin(), names.end()};
+}
+INSTANTIATE_TEST_SUITE_P(Policies, HealthyPolicy, testing::ValuesIn(all_policies()),
+                         [](const auto& policy) { return policy.param; });
 
 TEST(Planted, AJumpOfTheGradientsIsToldWithinTwentyAttempts) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <memory>
 #include <random>
+#include <utility>
 
-#include "server/domain/fields.h"
 #include "server/domain/policy.h"
-#include "server/domain/rules/rule.h"
+#include "server/domain/tensor_facts.h"
 
 namespace scalewatch::domain {
 namespace {
@@ -27,7 +27,7 @@ std::shared_ptr<const TensorTable> make_table() {
       if (role == Role::kOptimizerState) info.name += ".exp_avg_sq";
       if (role == Role::kBuffer) info.name += ".running_var";
       info.role = role;
-      info.dtype = role == Role::kOptimizerState || role == Role::kBuffer ? DType::kFp32 : DType::kFp16;
+      info.dtype = (role == Role::kOptimizerState && layer % 2 == 0) || role == Role::kBuffer ? DType::kFp32 : DType::kFp16;
       info.numel = kNumel;
       info.forward_index = layer;
       if (role == Role::kParameter) info.replica = "dp";
@@ -39,7 +39,20 @@ std::shared_ptr<const TensorTable> make_table() {
 }
 
 // How a tensor behaves from now on, so that windows of samples fill one way or the other.
-enum class Mood : std::uint8_t { kFine, kZero, kSubnormal, kHigh, kWide, kFlushed, kOver, kNan, kPlusInf, kMinusInf, kMoods };
+enum class Mood : std::uint8_t {
+  kFine,
+  kZero,
+  kSubnormal,
+  kHigh,
+  kWide,
+  kDominant,
+  kFlushed,
+  kOver,
+  kNan,
+  kPlusInf,
+  kMinusInf,
+  kMoods
+};
 
 class Generator {
  public:
@@ -48,7 +61,9 @@ class Generator {
     policy_[0] = names[seed % names.size()];
     policy_[1] = names[below(names.size())];
     ranks_ = 1 + static_cast<std::uint32_t>(below(4));
-    badness_ = below(40);
+    badness_ = chance(30) ? 2 : below(40);
+    scalers_ = !chance(12);
+    steady_ = chance(40);
     compute_ = chance(70) ? DType::kFp16 : static_cast<DType>(1 + below(6));
   }
 
@@ -66,11 +81,15 @@ class Generator {
  private:
   std::uint64_t below(std::uint64_t limit) { return random_() % limit; }
   bool chance(unsigned percent) { return below(100) < percent; }
-  void add(Input input) { inputs_.emplace_back(std::move(input)); }
+  template <class T>
+  void add(const T& input) {
+    inputs_.emplace_back(std::in_place_type<Input>, input);
+  }
 
   void open_segment() {
     add(SegmentOpened{++segment_, now_});
     next_ = 1;
+    search_ = chance(30) ? 5 + static_cast<int>(below(20)) : 0;
     for (std::size_t i = 0; i < 2; ++i) {
       parameters_[i].clear();
       if (chance(60)) parameters_[i]["growth_interval"] = static_cast<double>(2 + below(20));
@@ -89,18 +108,27 @@ class Generator {
     joined.gpu_uuid = std::string("GPU-") + std::to_string(rank);
     joined.framework = "pytorch 2.4";
     joined.compute_dtype = compute_;
-    if (!chance(5)) {
+    if (scalers_) {
       joined.scalers = {{"a", std::string(policy_[0]), parameters_[0]}, {"b", std::string(policy_[1]), parameters_[1]}};
     }
     joined.optimizers = {{"adam", "Adam", 0, 0.1, chance(30)}, {"sgd", "SGD", 1, {}, false}};
+    joined.optimizers[0].eps = 1e-8;
+    if (chance(50)) joined.optimizers[0].state_dtypes = {DType::kFp16, DType::kFp16};
     joined.now = now_;
     add(joined);
   }
 
   void attempt() {
-    const std::array skip{chance(static_cast<unsigned>(badness_)), chance(10)};
+    const bool searching = search_ > 0 && search_-- > 0;
+    const std::array skip{searching || chance(static_cast<unsigned>(badness_)), chance(10)};
+    if (frozen_ > 0 ? --frozen_ == 0 : !chance(2)) {
+      ++step_;
+    } else if (frozen_ == 0) {
+      frozen_ = 12;
+    }
     for (Mood& mood : moods_) {
-      if (chance(3)) mood = chance(50) ? Mood::kFine : static_cast<Mood>(below(static_cast<std::uint64_t>(Mood::kMoods)));
+      if (chance(steady_ ? 1 : 3))
+        mood = chance(50) ? Mood::kFine : static_cast<Mood>(below(static_cast<std::uint64_t>(Mood::kMoods)));
     }
     if (chance(2)) drift_ = static_cast<double>(below(7)) - 3;
     level_ = std::clamp(level_ + drift_ / 8, -30.0, 16.0);
@@ -135,10 +163,10 @@ class Generator {
     AttemptDigest& head = report.head;
     head.rank = rank;
     head.attempt = next_ + (chance(4) ? below(6) : 0);
-    head.step = static_cast<std::int64_t>(next_ - (chance(3) ? below(3) : 0)) * 10;
+    head.step = step_ - (chance(1) ? 3 : 0);
     head.now = now_;
     head.table = table_;
-    for (std::uint32_t i = 0; i < 2; ++i) {
+    for (std::uint32_t i = 0; i < 2 && scalers_; ++i) {
       if (i == 1 && !chance(60)) continue;
       ScalerObservation scaler;
       scaler.scaler = i;
@@ -154,8 +182,9 @@ class Generator {
       if (!chance(10)) scaler.optimizers.push_back(optimizer);
       head.scalers.push_back(std::move(scaler));
     }
-    if (!chance(10)) head.loss = chance(4) ? static_cast<double>(NAN) : 2 + 0.01 * static_cast<double>(below(100));
-    if (head.loss && chance(3)) *head.loss *= 50;
+    if (!chance(10))
+      head.loss = chance(steady_ ? 1 : 4) ? static_cast<double>(NAN) : 2 + 0.01 * static_cast<double>(below(100));
+    if (head.loss && chance(steady_ ? 1 : 3)) *head.loss *= 50;
     if (chance(50)) head.lr = chance(5) ? 0.0 : 0.001;
     if (chance(60)) head.grad_norm = chance(4) ? static_cast<double>(NAN) : std::exp2(static_cast<double>(below(100)) / 10);
     head.grad_norm_scaled = chance(10);
@@ -176,7 +205,7 @@ class Generator {
     RecordColumns& columns = store.columns;
     columns.role = role;
     columns.measured_under_scale = role == Role::kGradient || role == Role::kActivationGradient ? scale : 1;
-    columns.target = role == Role::kOptimizerState ? DType::kFp32 : DType::kFp16;
+    columns.target = role == Role::kOptimizerState ? DType::kFp32 : (is_fp8(compute_) ? compute_ : DType::kFp16);
     for (std::uint32_t id = 0; id < table_->size(); ++id) {
       if ((*table_)[id].role == role && !chance(3)) store.ids.push_back(id);
     }
@@ -200,6 +229,7 @@ class Generator {
     if (mood == Mood::kSubnormal) top = 0x1p-15, subnormal = kNumel - zero;
     if (mood == Mood::kHigh) top = chance(70) ? 40'000 : 65'504;
     if (mood == Mood::kWide) top = 50'000, subnormal = kNumel / 3;
+    if (mood == Mood::kDominant) top = 4 * std::exp2(level_);
     if (mood == Mood::kFlushed) flushed = subnormal = kNumel / 2;
     if (mood == Mood::kOver) store.columns.over.push_back({index, 3});
     if (mood == Mood::kNan && chance(60)) bad(store.columns.nan);
@@ -211,7 +241,8 @@ class Generator {
     store.max.push_back(static_cast<float>(top / 2));
     store.absmin.push_back(top > 0 ? static_cast<float>(top * 0x1p-16) : NAN);
     store.sum.push_back(std::isnan(top) ? 0 : top * 3);
-    store.sum_sq.push_back(std::isnan(top) ? 0 : top * top * static_cast<double>(1 + below(1000)));
+    store.sum_sq.push_back(
+        std::isnan(top) ? 0 : top * top * static_cast<double>(1 + below(100)) * (mood == Mood::kDominant ? 1e4 : 1));
     store.zero.push_back(zero);
     store.subnormal.push_back(subnormal);
     store.flushed.push_back(flushed);
@@ -237,8 +268,13 @@ class Generator {
       Liveness liveness;
       liveness.now = now_;
       const TimeMs silence = chance(20) ? 700'000 : 70'000;
+      liveness.server_up = chance(80) ? 1'000'000 : 0;
+      const bool waits = chance(30);  // for nothing: all beat, none reports
+      if (waits) liveness.now = now_ += 100'000;
+      const bool training = chance(80);
       for (Rank rank = 0; rank < ranks_; ++rank) {
-        liveness.ranks.push_back({rank, now_ - (chance(40) ? silence : 10), chance(50)});
+        const TimeMs last = now_ - (!waits && chance(40) ? silence : 10);
+        liveness.ranks.push_back({rank, last, chance(50), training ? Phase::kTrain : static_cast<Phase>(below(5))});
       }
       add(liveness);
     }
@@ -261,6 +297,11 @@ class Generator {
   std::array<Mood, kLayers * kRoles.size()> moods_{};
   double level_ = 0;  // of every tensor's largest magnitude, octaves
   double drift_ = 0;
+  bool scalers_ = true;
+  bool steady_ = false;  // little changes, so that long windows fill
+  int search_ = 0;       // attempts that the scale is still too high for
+  int frozen_ = 0;       // attempts that the step stands still for
+  std::int64_t step_ = 0;
   TimeMs now_ = 1000;
   std::uint32_t segment_ = 0;
   Attempt next_ = 1;
@@ -270,128 +311,8 @@ class Generator {
 
 }  // namespace
 
-void RecordStore::add(std::uint32_t id, const Record& record, std::optional<std::uint32_t> first_bad_micro) {
-  const std::uint32_t index = columns.count++;
-  ids.push_back(id);
-  min.push_back(record.min);
-  max.push_back(record.max);
-  absmin.push_back(record.absmin_nonzero);
-  sum.push_back(record.sum);
-  sum_sq.push_back(record.sum_sq);
-  numel.push_back(record.numel);
-  zero.push_back(record.zero);
-  subnormal.push_back(record.subnormal);
-  flushed.push_back(record.flushed);
-  const auto sparse = [index](std::vector<SparseCount>& list, std::uint64_t count) {
-    if (count > 0) list.push_back({index, count});
-  };
-  sparse(columns.nan, record.nan);
-  sparse(columns.pos_inf, record.pos_inf);
-  sparse(columns.neg_inf, record.neg_inf);
-  sparse(columns.over, record.over);
-  if (first_bad_micro) columns.first_bad_micro.push_back({index, *first_bad_micro});
-}
-
-RecordColumns RecordStore::view() const {
-  RecordColumns all = columns;
-  all.ids = ids;
-  all.min = min;
-  all.max = max;
-  all.absmin_nonzero = absmin;
-  all.sum = sum;
-  all.sum_sq = sum_sq;
-  all.numel = numel;
-  all.zero = zero;
-  all.subnormal = subnormal;
-  all.flushed = flushed;
-  return all;
-}
-
 std::vector<RunInput> random_run(std::uint64_t seed, int length) {
   return Generator(seed).run(length);
-}
-
-std::vector<FindingEvent> FoldedRun::take(const RunInput& input) {
-  if (const auto* report = std::get_if<RankReportInput>(&input)) {
-    std::vector<RecordColumns> blocks;
-    for (const RecordStore& block : report->blocks) blocks.push_back(block.view());
-    AttemptDigest digest = report->head;
-    ranks_[digest.rank].fold(blocks, digest);
-    return run_.fold(digest);
-  }
-  Input plain = std::get<Input>(input);
-  if (auto* acknowledged = std::get_if<Acknowledged>(&plain); acknowledged != nullptr && acknowledged->finding_id.empty()) {
-    const RunView view = run_.view();
-    if (!view.open.empty()) acknowledged->finding_id = view.open.front().id;
-  }
-  if (const auto* joined = std::get_if<RankJoined>(&plain)) {
-    ranks_[joined->rank] = RankState();
-    ranks_[joined->rank].configure(*joined, {});
-    joined_[joined->rank] = *joined;
-  }
-  if (std::holds_alternative<SegmentOpened>(plain)) ranks_.clear();
-  return run_.fold(plain);
-}
-
-void FoldedRun::reload() {
-  RunState run;
-  run.load(run_.save());
-  run_ = std::move(run);
-  for (auto& [number, rank] : ranks_) {
-    RankState loaded;
-    loaded.configure(joined_.at(number), {});
-    loaded.load(rank.save());
-    rank = std::move(loaded);
-  }
-}
-
-std::string FoldedRun::rank_bytes() const {
-  std::string bytes;
-  for (const auto& [number, rank] : ranks_) bytes += rank.save();
-  return bytes;
-}
-
-std::string bytes_of(std::vector<FindingEvent> events) {
-  Writer writer(0, 0);
-  for (FindingEvent& event : events) writer(event.change, event.finding);
-  return std::move(writer).finish();
-}
-
-std::string difference_of_states(std::string_view a, std::string_view b) {
-  // A state ends with the sections of the rules, in their order, each under its name.
-  const auto section = [](std::string_view state, std::size_t end, std::string_view name) {
-    const std::uint64_t size = name.size();
-    const std::string mark = std::string(reinterpret_cast<const char*>(&size), sizeof size) + std::string(name);
-    return state.substr(0, end).rfind(mark);
-  };
-  const auto rules = make_rules();
-  std::string found = "the model, the open findings or the pending attempts";
-  std::size_t a_end = a.size() - 8;  // the checksum
-  std::size_t b_end = b.size() - 8;
-  std::string names;
-  for (auto rule = rules.rbegin(); rule != rules.rend(); ++rule) {
-    const std::size_t a_at = section(a, a_end, (*rule)->name());
-    const std::size_t b_at = section(b, b_end, (*rule)->name());
-    if (a_at == std::string_view::npos || b_at == std::string_view::npos) break;
-    if (a.substr(a_at, a_end - a_at) != b.substr(b_at, b_end - b_at)) names += " " + std::string((*rule)->name());
-    a_end = a_at;
-    b_end = b_at;
-  }
-  if (a.substr(0, a_end) == b.substr(0, b_end)) found.clear();
-  return "state of" + names + (found.empty() ? "" : " " + found);
-}
-
-std::string difference_of_events(const std::vector<FindingEvent>& a, const std::vector<FindingEvent>& b) {
-  const auto text = [](const FindingEvent& event) {
-    return event.finding.id + " (change " + std::to_string(static_cast<int>(event.change)) + ", severity " +
-           std::to_string(static_cast<int>(event.finding.severity)) + ": " + event.finding.summary + ")";
-  };
-  for (std::size_t i = 0; i < std::max(a.size(), b.size()); ++i) {
-    if (i >= a.size()) return "only the second has " + text(b[i]);
-    if (i >= b.size()) return "only the first has " + text(a[i]);
-    if (bytes_of({a[i]}) != bytes_of({b[i]})) return text(a[i]) + " against " + text(b[i]);
-  }
-  return {};
 }
 
 }  // namespace scalewatch::domain

@@ -87,14 +87,6 @@ bool told(const Watch& watch, const Site& site) {
   }
 }
 
-bool overflows(const Setup& setup) {
-  return setup.ranks > 1 && !setup.pre_divide;
-}
-Reach reach_in(const Scenario& scenario, const Fault& fault) {
-  if (fault.place != Place::kReduction || overflows(scenario.setup)) return reach_of(scenario.graph, fault);
-  return reach_of_weights(scenario.graph, std::vector<bool>(scenario.graph.nodes.size(), false));  // of nothing
-}
-
 // Every tensor that the fault may show in at this attempt, told or not.
 std::vector<Site> sites_of(const Scenario& scenario, const Fault& fault) {
   const Reach reach = reach_in(scenario, fault);
@@ -372,51 +364,6 @@ class Answer {
 
 std::optional<Expectation> expect(const Scenario& scenario) {
   return Answer(scenario).run();
-}
-
-std::optional<Expectation> expect_after(const Scenario& scenario) {
-  if (scenario.faults.size() != 1) return std::nullopt;
-  const Fault& fault = scenario.faults.front();
-  const Reach reach = reach_in(scenario, fault);
-  const bool buffers =
-      std::any_of(reach.buffer.begin(), reach.buffer.end(), [](Taint taint) { return taint != Taint::kClean; });
-  const Watch& watch = scenario.watch;
-  Expectation out;
-  const auto state = [&](Role role, const std::string& name) {
-    out.where = "weights";
-    out.role = role;
-    out.tensor = name;
-    out.ranks = fault.ranks;
-    return out;
-  };
-  const std::string& node = scenario.graph.nodes[fault.node].name;
-  switch (fault.place) {
-    case Place::kWeight:
-    case Place::kReduction:
-      return std::nullopt;
-    case Place::kBufferWrite:
-      if (!watch.state) return std::nullopt;
-      return state(Role::kBuffer, node + ".running_mean");
-    case Place::kOptimizerState:
-      if (!watch.state || watch.hidden_weight[fault.node]) return out;
-      return state(Role::kOptimizerState, node + ".weight.exp_avg");
-    case Place::kWeightWrite:
-      if (!watch.state || watch.hidden_weight[fault.node]) return std::nullopt;
-      return state(Role::kParameter, node + ".weight");
-    default:
-      break;
-  }
-  if (buffers) return std::nullopt;
-  if (scenario.setup.scaler || !reach.may_skip()) return out;  // it left nothing behind
-  // Applied: the weights whose gradients were bad are poisoned. The first that the next forward pass meets is to blame.
-  for (std::size_t i = 0; i < reach.gradient.size(); ++i) {
-    if (reach.gradient[i] == Taint::kClean) continue;
-    if (!certain(reach.gradient[i]) || watch.hidden_weight[i] || !watch.state) return std::nullopt;
-    state(Role::kParameter, scenario.graph.nodes[i].name + ".weight");
-    out.ranks.clear();
-    return out;
-  }
-  return out;
 }
 
 }  // namespace scalewatch::domain::graphs

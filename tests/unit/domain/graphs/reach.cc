@@ -41,10 +41,6 @@ class Spread {
     }
     return run();
   }
-  Reach of(std::vector<bool> poisoned) {
-    poisoned_ = std::move(poisoned);
-    return run();
-  }
 
  private:
   [[nodiscard]] bool at(Place place, std::size_t node) const {
@@ -168,9 +164,6 @@ bool Reach::may_skip() const {
 
 Reach reach_of(const Graph& graph, const Fault& fault) {
   return Spread(graph).of(fault);
-}
-Reach reach_of_weights(const Graph& graph, const std::vector<bool>& poisoned) {
-  return Spread(graph).of(poisoned);
 }
 
 }  // namespace scalewatch::domain::graphs

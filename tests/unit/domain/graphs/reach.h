@@ -33,7 +33,5 @@ struct Reach {
   [[nodiscard]] bool may_skip() const;  // some gradient may be
 };
 Reach reach_of(const Graph& graph, const Fault& fault);
-// Of an attempt whose weights at these nodes hold NaN or Inf.
-Reach reach_of_weights(const Graph& graph, const std::vector<bool>& poisoned);
 
 }  // namespace scalewatch::domain::graphs

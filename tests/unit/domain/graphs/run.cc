@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "server/domain/run_state.h"
-#include "tests/unit/domain/random_run.h"
+#include "tests/unit/domain/folded_run.h"
 
 namespace scalewatch::domain::graphs {
 namespace {

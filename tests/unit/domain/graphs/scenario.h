@@ -41,6 +41,9 @@ struct Scenario {
 // Draws one. The same seed gives the same.
 Scenario draw(std::uint64_t seed);
 
+// reach_of, with the reduction as the setup has it.
+Reach reach_in(const Scenario& scenario, const Fault& fault);
+
 // What must be said of the attempt that the faults are planted in.
 struct Expectation {
   std::string where;   // empty: no fault can be seen
