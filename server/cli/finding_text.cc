@@ -48,7 +48,7 @@ void print_blame(const domain::Blame& blame, Detail detail, const Screen& screen
   if (blame.tensors_non_finite > 1) {
     print_block("", fmt::format("{} tensors were non-finite at step {}", blame.tensors_non_finite, blame.step), screen);
   }
-  if (blame.first_bad_micro) {
+  if (blame.first_bad_micro.value_or(0) > 0) {  // the first is where anything begins
     print_block("", fmt::format("it went bad in micro-batch {} first (counted from 0)", *blame.first_bad_micro), screen);
   }
   if (!blame.fastest_falling.empty()) {

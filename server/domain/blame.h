@@ -14,10 +14,14 @@ namespace scalewatch::domain {
 //
 // State tensors come first only where the poison was there before: seen earlier, or non-finite though the step was skipped.
 // A weight that an applied step has just poisoned is a consequence, and the flow of this attempt is blamed. -Inf alone in an
-// activation is a mask unless the loss is non-finite and nothing else explains it.
+// activation is a mask, unless its rank saw enough of it without any, or the loss is non-finite and nothing else explains it;
+// such doubt is in the note. Of activations and their gradients that tell their micro-batch the earliest one's come first.
+//
+// The rank of origin comes from the loss, activations and their gradients, and from found_inf where some ranks had found
+// something before the reduction and others had not (never of shards: their owner holds what was reduced already).
 std::optional<Blame> find_blame(const JoinedAttempt& attempt, const RunModel& run, bool complete);
 
-// The only rank (of at least two) whose own values were non-finite before any reduction over ranks.
+// The only rank (of at least two) whose own values were non-finite before any reduction over ranks; none when its data was.
 std::optional<Rank> lone_rank(const JoinedAttempt& attempt);
 
 // Does the activation hold nothing worse than -Inf?

@@ -1,5 +1,6 @@
 #include <array>
 #include <cmath>
+#include <iterator>
 
 #include "server/domain/policies/policies.h"
 
@@ -51,6 +52,7 @@ std::unique_ptr<Policy> make_policy(std::string_view name, const PolicyParameter
 
 std::vector<std::string_view> policy_names() {
   std::vector<std::string_view> names;
+  names.reserve(std::size(kPolicies));
   for (const Entry& entry : kPolicies) names.push_back(entry.name);
   return names;
 }

@@ -34,6 +34,7 @@ double one_alert(const std::string& server, HttpSink& sink, const std::string& r
   scalewatch::MonitorOptions options;
   options.run = run;
   options.server = server;
+  options.compute_dtype = SCALEWATCH_FP32;  // so that nothing but the NaN is wrong
   scalewatch::Monitor monitor(options);
   scalewatch::TensorOptions tensor;
   tensor.name = "weight";
@@ -85,8 +86,9 @@ int main(int argc, char** argv) {
       }
     }
     HttpSink sink;
-    const scalewatch::bench::ServerProcess server("alerting:\n  sinks:\n    - {name: bench, type: webhook, url: '" +
-                                                  sink.url() + "'}\n");
+    const scalewatch::bench::ServerProcess server(
+        "collection:\n  stats_leader: false\nalerting:\n  sinks:\n    - {name: bench, type: webhook, url: '" + sink.url() +
+        "'}\n");
     const Summary rest = measure(server.address(), sink, "rest", alerts);
 
     scalewatch::bench::LoadOptions options;

@@ -58,7 +58,7 @@ int check(const RunOutcome& outcome, Attempt attempt, const Expectation& expecte
   return static_cast<int>(found->second.size());
 }
 
-// Parts that a test runner may run side by side. Together they hold well over 500 graphs with a certain answer.
+// Parts that a test runner may run side by side. Together they hold some 1,900 graphs with a certain answer.
 class Graphs : public testing::TestWithParam<std::uint64_t> {};
 
 TEST_P(Graphs, TheBlamedTensorAndRankAreThosePlanted) {
@@ -94,7 +94,7 @@ TEST_P(Graphs, TheBlamedTensorAndRankAreThosePlanted) {
   RecordProperty("later", later);
   RecordProperty("unhealthy", unhealthy);
   EXPECT_GE(later, 10);
-  EXPECT_GE(certain_answers, 250);
+  EXPECT_GE(certain_answers, 400);
   EXPECT_LE(unhealthy, 30);
   EXPECT_EQ(places.size(), kPlaces);
   EXPECT_EQ(answers.size(), 8u);  // every class, and nothing
