@@ -6,6 +6,16 @@
 #include <utility>
 
 namespace scalewatch::client {
+namespace {
+
+// Touches the memory too: otherwise each of its pages would be a fault on the trainer's thread, once.
+void make_room(Sheet& sheet, std::size_t tensors) {
+  if (sheet.capacity() >= tensors) return;
+  sheet.resize(tensors);
+  sheet.clear();
+}
+
+}  // namespace
 
 Mailbox::Mailbox(std::uint64_t max_bytes) : max_bytes_(max_bytes), attempts_(std::make_unique<Attempt[]>(kAttempts + 1)) {
   attempt_ = &attempts_[kAttempts];
@@ -27,11 +37,11 @@ void Mailbox::prepare(std::size_t scalers, std::size_t optimizers) {
     if (i < kAttempts) free_attempts_.push(&attempts_[i]);
   }
   for (Sheet& sheet : small_) {
-    sheet.reserve(kBadKept);
+    make_room(sheet, kBadKept);
     free_small_.push(&sheet);
   }
   const std::size_t tensors = setting_up_.tensors.size();
-  sheet_->reserve(tensors);
+  make_room(*sheet_, tensors);
   keep_sheets_ready(tensors);
 }
 
@@ -140,7 +150,7 @@ std::size_t Mailbox::sheets_for(std::size_t tensors) const noexcept {
 void Mailbox::keep_sheets_ready(std::size_t tensors) {
   while (sheets_.size() < sheets_for(tensors)) {
     auto sheet = std::make_unique<Sheet>();
-    sheet->reserve(tensors);
+    make_room(*sheet, tensors);
     free_sheets_.push(sheets_.emplace_back(std::move(sheet)).get());
   }
 }
@@ -163,7 +173,7 @@ void Mailbox::give_back(Sheet* sheet) {
     std::erase_if(sheets_, [sheet](const auto& owned) { return owned.get() == sheet; });
     return;
   }
-  if (sheet->capacity() < tensors_) sheet->reserve(tensors_ + tensors_ / 4);  // a table that grows goes on growing
+  if (sheet->capacity() < tensors_) make_room(*sheet, tensors_ + tensors_ / 4);  // a table that grows goes on growing
   free_sheets_.push(sheet);
 }
 

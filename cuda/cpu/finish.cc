@@ -44,8 +44,9 @@ double join(double plain, double scaled, int exponent) noexcept {
 }
 
 void set_extremes(const State& state, DType dtype, Record& record) noexcept {
-  if (record.finite() == 0) return;
-  const std::uint64_t sign = std::uint64_t{1} << (format_layout(dtype).bits - 1);
+  const int bits = format_layout(dtype).bits;
+  if (record.finite() == 0 || bits == 0) return;
+  const std::uint64_t sign = std::uint64_t{1} << (bits - 1);
   const auto smallest = static_cast<std::uint64_t>(state.magnitude_min);
   const bool any_negative = (state.unsigned_max & sign) != 0;
   const bool all_negative = state.signed_max < 0;

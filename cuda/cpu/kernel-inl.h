@@ -41,9 +41,11 @@ class Pass {
     for (std::size_t at = 0; at < whole; at += kBlock) block(Span<F>{data + at, std::min(kBlock, whole - at), 0});
     if (whole < numel) tail(data + whole, numel - whole);
     state_.numel += numel;
+    // NOLINTBEGIN(bugprone-signed-char-misuse): words of fp8 are numbers
     state_.signed_max = *std::max_element(signed_max_, signed_max_ + kLanes);
     state_.unsigned_max = *std::max_element(unsigned_max_, unsigned_max_ + kLanes);
     state_.magnitude_min = *std::min_element(magnitude_min_, magnitude_min_ + kLanes);
+    // NOLINTEND(bugprone-signed-char-misuse)
     state_.absmin_less_1 = *std::min_element(absmin_less_1_, absmin_less_1_ + kLanes);
   }
 
