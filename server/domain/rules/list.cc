@@ -4,6 +4,11 @@
 
 namespace scalewatch::domain {
 
+std::vector<Rank> ranks_to_name(const std::vector<Rank>& ranks, const ClosedAttempt& attempt, const RuleContext& context) {
+  const auto all = std::max<std::size_t>(attempt.joined.reports.size(), context.run.world_size);
+  return ranks.size() < all ? ranks : std::vector<Rank>();
+}
+
 bool all_silent(const Liveness& liveness, const Thresholds& thresholds) {
   return !liveness.ranks.empty() && std::all_of(liveness.ranks.begin(), liveness.ranks.end(), [&](const Liveness::Seen& seen) {
     return liveness.now - seen.last_seen >= thresholds.rank_lost_after_ms;

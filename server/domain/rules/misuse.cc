@@ -198,9 +198,7 @@ class Misuse : public PersistedRule<Misuse> {
     draft.first_step = kind.first_step;
     draft.attempt = attempt.attempt();
     draft.step = attempt.step();
-    // A rank that raised is often the only one that told of this attempt.
-    const auto all = std::max<std::size_t>(attempt.joined.reports.size(), context.run.world_size);
-    if (!seen.ranks.empty() && seen.ranks.size() < all) draft.ranks = seen.ranks;
+    draft.ranks = ranks_to_name(seen.ranks, attempt, context);
     if (attempt.blame && attempt.blame->where == "input") draft.blame = attempt.blame;
     const std::string what(misuse_text(subject));
     draft.summary = what + (seen.detail.empty() ? "" : (what.empty() ? "" : ": ") + seen.detail);

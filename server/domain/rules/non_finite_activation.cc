@@ -37,7 +37,7 @@ class NonFiniteActivation : public PersistedRule<NonFiniteActivation> {
     draft.first_step = first_step_;
     draft.attempt = attempt.attempt();
     draft.step = attempt.step();
-    if (first->ranks.size() < attempt.joined.reports.size()) draft.ranks = first->ranks;
+    draft.ranks = ranks_to_name(first->ranks, attempt, context);
     const double seen = nan + inf;
     draft.summary =
         fmt::format("{} {} in the activation {}{}", number_text(seen), nan == 0 ? "Inf" : (inf == 0 ? "NaN" : "NaN and Inf"),

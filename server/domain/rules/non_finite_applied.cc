@@ -56,7 +56,7 @@ class NonFiniteApplied : public PersistedRule<NonFiniteApplied> {
     draft.first_step = first_step_;
     draft.attempt = attempt.attempt();
     draft.step = attempt.step();
-    if (ranks.size() < attempt.joined.reports.size()) draft.ranks = ranks;
+    draft.ranks = ranks_to_name(ranks, attempt, context);
     draft.summary = fmt::format("non-finite gradients were applied to the weights at step {}{}", first_step_,
                                 count_ > 1 ? fmt::format(" and {} more times", count_ - 1) : std::string());
     // The first one is the origin; later ones may only meet poisoned weights.

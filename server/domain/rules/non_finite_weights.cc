@@ -29,7 +29,7 @@ class NonFiniteWeights : public StatelessRule {
     draft.first_step = open != nullptr ? open->first_step : first->second.since_step;
     draft.attempt = attempt.attempt();
     draft.step = attempt.step();
-    if (first->second.ranks.size() < attempt.joined.reports.size()) draft.ranks = first->second.ranks;
+    draft.ranks = ranks_to_name(first->second.ranks, attempt, context);
     double nan = 0;
     double inf = 0;
     double tensors = 0;

@@ -102,6 +102,8 @@ inline std::string optimizer_subject(const ScalerTrack& scaler, const OptimizerT
   if (scaler.declared_optimizers < 2 && &optimizer == scaler.optimizers.data()) return scaler.info.name;
   return scaler.info.name + "/" + (optimizer.name.empty() ? std::to_string(optimizer.index) : optimizer.name);
 }
+// The ranks that a finding names: none when it is all of them. One that failed is often the only one that told of its attempt.
+std::vector<Rank> ranks_to_name(const std::vector<Rank>& ranks, const ClosedAttempt& attempt, const RuleContext& context);
 bool all_silent(const Liveness& liveness, const Thresholds& thresholds);
 
 // In a fixed order, which is the order of events within one input.
