@@ -105,7 +105,7 @@ class Mailbox {
   [[nodiscard]] bool stopped() const noexcept { return stopped_.load(std::memory_order_relaxed); }
 
  private:
-  static constexpr std::size_t kMaxSheets = 64;
+  static constexpr std::size_t kMaxSheets = kAttempts;
   static constexpr std::size_t kSmallSheets = 8;
   static constexpr std::size_t kMaxMisuse = 128;
   static constexpr std::size_t kMaxOverrides = 16;

@@ -71,7 +71,7 @@ void SendBuffer::pass_front() {
   items_.pop_front();
 }
 
-void SendBuffer::resume(std::uint64_t seq) {
+void SendBuffer::resume(std::uint64_t seq, bool after_outage) {
   seq = std::min(seq, last_seq_);
   // A server that forgot what it once held (another data folder, say): what was freed can't be sent again, and next() finds the
   // gap.
@@ -81,7 +81,7 @@ void SendBuffer::resume(std::uint64_t seq) {
   current_ = {};
   from_spool_.clear();
   for (Item& item : items_) item.thinned_behind = item.lost_behind = false;  // from here on it goes as it is
-  if (log_ != nullptr) return;
+  if (log_ != nullptr || !after_outage) return;
   std::size_t full = 0;
   for (std::size_t i = items_.size(); i-- > 0;) {
     Item& item = items_[i];

@@ -69,8 +69,9 @@ class SendBuffer {
 
   // The server holds everything up to seq for good. What was not sent it can't hold.
   void durable(std::uint64_t seq);
-  // A stream begins: the server holds everything up to seq and wants what follows.
-  void resume(std::uint64_t seq);
+  // A stream begins: the server holds everything up to seq and wants what follows. after_outage: other tries or streams failed
+  // before; without a spool, only the newest kFullOnReconnect reports then come in full.
+  void resume(std::uint64_t seq, bool after_outage = false);
   // The server refused this report.
   void reject(std::uint64_t seq);
 

@@ -295,7 +295,7 @@ void Sender::handle(HelloAck&& ack, Clock::time_point now) {
   ++status_.connects;
   status_.connection = SCALEWATCH_CONNECTED;
   if (ack.max_message_bytes != 0) max_message_bytes_ = ack.max_message_bytes;
-  outbox().buffer.resume(ack.resume_after_seq);
+  outbox().buffer.resume(ack.resume_after_seq, failures_ > 0);
   const bool own = left_over_.empty();
   table_sent_ = ack.need_table || !own ? 0 : table_greeted_;
   if (own) directives_.replace(std::move(ack.directives), ack.server_time_ms == 0 ? 0 : ack.server_time_ms - wall_ms());

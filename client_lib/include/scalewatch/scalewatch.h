@@ -220,9 +220,9 @@ SCALEWATCH_API const char* scalewatch_last_error(void);
 SCALEWATCH_API int scalewatch_open(const scalewatch_options* options, scalewatch_monitor** out);
 
 /* Ends an open attempt, sends what is buffered, says goodbye, and frees the monitor. Waits at most flush_ms (negative = 5,000)
- * for the server; what was not durable by then is lost. Gives up after one try when the server was never reached.
- * reason: NULL = "finished". A NULL monitor is a no-op.
- * Errors: TIMEOUT (not all was durable; the monitor is freed all the same), STOPPED, FORKED (nothing was freed). */
+ * for the server; what was not durable by then goes to the spool, else is lost. Gives up after one try when the server was
+ * never reached. reason: NULL = "finished". A NULL monitor is a no-op. Errors: TIMEOUT (not all was durable; the monitor is
+ * freed all the same), STOPPED, FORKED (nothing was freed). */
 SCALEWATCH_API int scalewatch_close(scalewatch_monitor* monitor, int64_t flush_ms, const char* reason);
 
 /* Declares a scaler, before the first attempt; *id counts from 0. policy: "pytorch", "static", "none", ... At most 64.

@@ -99,7 +99,7 @@ TEST(SendBuffer, AnOldStreamComesBackWithItsLast64FullReports) {
   SendBuffer buffer(64 * kPlenty);
   buffer.resume(0);
   add(buffer, 1, 100);
-  buffer.resume(10);
+  buffer.resume(10, true);
   std::size_t full = 0;
   for (std::uint64_t seq = 11; const auto* item = buffer.next(); ++seq) {
     ASSERT_EQ(item->first_seq, seq);
