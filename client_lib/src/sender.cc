@@ -96,7 +96,7 @@ Sender::Sender(Mailbox& mailbox, SenderOptions options, const Identity& identity
       name_("run '" + identity.run + "' rank " + std::to_string(identity.rank)),
       sampling_(sampling),
       ring_(options_.ring_attempts, options_.buffer_bytes / kRingShare),
-      own_{pack_identity(identity), {}, SendBuffer(options_.buffer_bytes)},
+      own_{pack_identity(identity), {}, SendBuffer(options_.buffer_bytes), identity.incarnation_order},
       max_message_bytes_(kUsualMessageBytes),
       random_(static_cast<unsigned>(identity.incarnation_order) ^ identity.rank) {
   if (options_.spool.directory.empty()) return;
@@ -109,9 +109,11 @@ Sender::Sender(Mailbox& mailbox, SenderOptions options, const Identity& identity
 void Sender::find_left_over() {
   Leftovers found = find_leftovers(options_.spool, identity_.run, identity_.rank);
   for (Leftover& spool : found.spools) {
-    if (spool.owner().incarnation_order >= identity_.incarnation_order) continue;  // a newer start's: not ours to send
+    const std::uint64_t order = spool.owner().incarnation_order;
+    // Not a newer start's, which sends its own; and not one that was sent and can't be deleted, or it would be sent for ever.
+    if (order >= identity_.incarnation_order || order <= left_over_done_) continue;
     std::string packed = spool.owner().hello;
-    left_over_.push_back({std::move(packed), {}, SendBuffer(std::make_unique<Leftover>(std::move(spool)))});
+    left_over_.push_back({std::move(packed), {}, SendBuffer(std::make_unique<Leftover>(std::move(spool))), order});
   }
   for (const std::string& note : found.notes) log_line(note);
 }
@@ -325,6 +327,7 @@ void Sender::handle(const Fault& fault, Clock::time_point now) {
 
 // What an earlier start left is sent, or never will be.
 void Sender::next_outbox(Clock::time_point now) {
+  left_over_done_ = left_over_.front().incarnation_order;
   left_over_.front().buffer.abandon();
   left_over_.pop_front();
   if (left_over_.empty()) find_left_over();

@@ -48,6 +48,7 @@ class Sender {
     std::string identity;  // packed
     TableHash hash;        // of the tensors in the buffer's table; of none when that isn't known
     SendBuffer buffer;
+    std::uint64_t incarnation_order = 0;
   };
 
   void collect();
@@ -88,6 +89,7 @@ class Sender {
   std::uint64_t attempt_ = 0;   // the newest that was collected
   bool failing_ = false;        // that attempt failed
   std::deque<Outbox> left_over_;
+  std::uint64_t left_over_done_ = 0;  // incarnation order of the newest that was sent or refused
   Outbox own_;
 
   State state_ = State::kWaiting;
