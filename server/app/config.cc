@@ -1,9 +1,24 @@
 #include "server/app/config.h"
 
+#include <fnmatch.h>
+
+#include "server/app/settings.h"
+
 namespace scalewatch::app {
 
 Config::Config() {
   engine.limits = engine::default_limits();
+}
+
+domain::Thresholds thresholds_of(const Config& config, const std::string& run) {
+  domain::Thresholds thresholds = config.engine.thresholds;
+  std::vector<Setting> all;
+  add_rule_settings(thresholds, all);
+  for (const RunRules& rules : config.rules_by_run) {
+    if (fnmatch(rules.runs.c_str(), run.c_str(), 0) != 0) continue;
+    for (const auto& [key, value] : rules.values) apply(all, "rules." + key, value);
+  }
+  return thresholds;
 }
 
 void validate(const Config& config) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/alerting/sink_config.h"
@@ -31,6 +32,12 @@ struct GrpcOptions {
   std::chrono::milliseconds min_ping_interval{5'000};  // clients that ask more often are cut
 };
 
+// rules.* for the runs whose names match.
+struct RunRules {
+  std::string runs;  // shell pattern: * ? [...]
+  std::vector<std::pair<std::string, std::string>> values;
+};
+
 struct Config {
   Config();
 
@@ -43,6 +50,7 @@ struct Config {
   std::string log_level = "info";
   std::string log_format = "text";
   engine::EngineOptions engine;
+  std::vector<RunRules> rules_by_run;
   GrpcOptions grpc;
   http::Options http;  // its address and port are set from http_address
   metrics::Options metrics;
@@ -52,6 +60,9 @@ struct Config {
 
 // Reads the file's keys over `config`. Throws ConfigError that begins with FILE:LINE.
 void load_file(const std::string& path, Config& config);
+
+// The run's own: engine.thresholds, and over them what rules_by_run says. Throws ConfigError.
+domain::Thresholds thresholds_of(const Config& config, const std::string& run);
 
 // What spans several keys: listening beyond loopback, sinks as a whole. Throws ConfigError.
 void validate(const Config& config);

@@ -54,6 +54,7 @@ class FileReader {
     each(map, prefix, [&](const std::string& name, const YAML::Node& at, const YAML::Node& value) {
       const std::string key = prefix.empty() ? name : prefix + "." + name;
       if (key == "alerting.sinks") return read_sinks(value);
+      if (key == "rules_by_run") return read_run_rules(value);
       const bool section = std::any_of(settings_.begin(), settings_.end(),
                                        [&](const Setting& setting) { return setting.key.starts_with(key + "."); });
       if (section) {
@@ -93,6 +94,27 @@ class FileReader {
       });
       const std::vector<std::string> faults = alerting::validate({sink});
       if (!faults.empty()) fail(node, "alerting.sinks: " + faults.front());
+    }
+  }
+
+  void read_run_rules(const YAML::Node& list) {
+    config_.rules_by_run.clear();
+    if (list.IsNull()) return;
+    if (!list.IsSequence()) fail(list, "rules_by_run: expected a list");
+    for (const YAML::Node& node : list) {
+      RunRules& rules = config_.rules_by_run.emplace_back();
+      domain::Thresholds scratch;
+      std::vector<Setting> all;
+      add_rule_settings(scratch, all);
+      each(node, "rules_by_run", [&](const std::string& name, const YAML::Node& at, const YAML::Node& value) {
+        if (name == "runs") {
+          rules.runs = value.IsScalar() ? value.Scalar() : "";
+          return;
+        }
+        set(all, at, "rules." + name, value);
+        rules.values.emplace_back(name, scalar(value));
+      });
+      if (rules.runs.empty()) fail(node, "rules_by_run: expected runs, a pattern such as \"nightly-*\"");
     }
   }
 

@@ -1,6 +1,28 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
 #include "server/app/settings.h"
+#include "server/domain/run_state.h"
 
 namespace scalewatch::app {
+namespace {
+
+std::vector<std::string> parse_names(const std::string& text) {
+  std::vector<std::string> names;
+  std::string name;
+  for (const char c : text + ",") {
+    if (c == ',') {
+      if (!name.empty()) names.push_back(std::exchange(name, {}));
+    } else if (c != ' ') {
+      name += c;
+    }
+  }
+  return names;
+}
+
+}  // namespace
 
 void add_rule_settings(domain::Thresholds& t, std::vector<Setting>& all) {
   constexpr std::uint64_t kMost = 1'000'000;
@@ -23,6 +45,17 @@ void add_rule_settings(domain::Thresholds& t, std::vector<Setting>& all) {
                    },
                    [&field] { return format_duration(field); }});
   };
+  all.push_back({"rules.off", "names of rules with commas between", "rules that find nothing, such as LossSpike, ScaleDrift",
+                 [&t](const std::string& text) {
+                   auto names = parse_names(text);
+                   const auto known = domain::rule_names();
+                   for (const std::string& name : names) {
+                     if (std::find(known.begin(), known.end(), name) == known.end()) return false;
+                   }
+                   t.off = std::move(names);
+                   return true;
+                 },
+                 [&t] { return fmt::format("{}", fmt::join(t.off, ", ")); }});
   attempts("frequent_skips_window", t.frequent_skips_window, 1, "FrequentSkippedSteps: attempts looked at");
   attempts("frequent_skips_min_excess", t.frequent_skips_min_excess, 1, "skips beyond those that growth explains");
   share("frequent_skips_excess_share", t.frequent_skips_excess_share, "or this share of the window");
@@ -118,6 +151,8 @@ void add_rule_settings(domain::Thresholds& t, std::vector<Setting>& all) {
   attempts("event_resolve", t.event_resolve, 1, "findings of single attempts resolve after so many without");
   attempts("update_every", t.update_every, 1, "an open finding is told again after so many attempts");
   attempts("stats_dropped_resolve", t.stats_dropped_resolve, 1, "StatsDropped: resolves after so many without a loss");
+  time("history_degraded_after", t.history_degraded_after_ms, "HistoryDegraded: nothing was stored for so long");
+  time("ingest_lag", t.ingest_lag_ms, "IngestLag: reports wait so long to be stored");
   time("rank_lost_after", t.rank_lost_after_ms, "RankLost: silence of a rank");
   time("rank_alive_within", t.rank_alive_within_ms, "a rank seen within this still counts as alive");
 }

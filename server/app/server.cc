@@ -48,6 +48,12 @@ alerting::DeliveryOptions delivery_options(const Config& config) {
   return options;
 }
 
+engine::EngineOptions engine_options(const Config& config) {
+  engine::EngineOptions options = config.engine;
+  options.thresholds_of = [&config](const std::string& run) { return thresholds_of(config, run); };
+  return options;
+}
+
 http::Options http_options(const Config& config) {
   http::Options options = config.http;
   options.address = config.http_address.host;
@@ -68,7 +74,7 @@ struct Server::Impl {
         store(history::SqliteStore::open(config.data_dir)),
         delivery(config.sinks, *store, clock, delivery_options(config)),
         book(config.sinks, [this](const engine::CommitBatch& batch) { delivery.committed(batch); }),
-        engine(config.engine, *store, book, clock),
+        engine(engine_options(config), *store, book, clock),
         history(history::make_history_api(*store)),
         alerts(
             *store, [this](const std::string& run) { return store->find_run(run); },

@@ -14,13 +14,13 @@ namespace {
 // Causes before what comes of them: poisoned weights make every loss and gradient non-finite, those make skips, skips make the
 // scale fall.
 constexpr auto kCausality = std::to_array<std::string_view>({
-    "NonFiniteWeights",     "NonFiniteApplied",   "RankDisagreement",  "Misuse",
-    "MissingScaler",        "NonFiniteLoss",      "ScaleVanished",     "NeverApplied",
-    "ScaleStuck",           "ScaleAtMinimum",     "StepFrozen",        "ConsecutiveSkips",
-    "ScaleCollapse",        "RankLost",           "RunStalled",        "ScalePolicyMismatch",
-    "FrequentSkippedSteps", "ScaleRunaway",       "GradNormSpike",     "LossSpike",
-    "ScaleDrift",           "LossUnchanged",      "NonFiniteGradient", "EndedWithoutGoodbye",
-    "StatsDropped",         "CalibrationTooLong",
+    "NonFiniteWeights",     "NonFiniteApplied", "RankDisagreement",  "Misuse",
+    "MissingScaler",        "NonFiniteLoss",    "ScaleVanished",     "NeverApplied",
+    "ScaleStuck",           "ScaleAtMinimum",   "StepFrozen",        "ConsecutiveSkips",
+    "ScaleCollapse",        "RankLost",         "RunStalled",        "ScalePolicyMismatch",
+    "FrequentSkippedSteps", "ScaleRunaway",     "GradNormSpike",     "LossSpike",
+    "ScaleDrift",           "LossUnchanged",    "NonFiniteGradient", "EndedWithoutGoodbye",
+    "HistoryDegraded",      "IngestLag",        "StatsDropped",      "CalibrationTooLong",
 });
 
 std::size_t causality(const Finding& finding) {

@@ -199,6 +199,14 @@ struct ReportsLost {
   LossCause cause = LossCause::kInternal;
   TimeMs now = 0;
 };
+// How well the server keeps up. Told when it falls behind or its history refuses, now and then while that lasts, and once when
+// it is over.
+struct ServerLag {
+  TimeMs lag = 0;                // age of the oldest report that is not stored
+  bool history_refuses = false;  // the store takes nothing: it tries again
+  std::string why;               // in the store's words, when it refuses
+  TimeMs now = 0;
+};
 struct Acknowledged {
   std::string finding_id;
   std::string who;
@@ -206,7 +214,7 @@ struct Acknowledged {
   TimeMs now = 0;
 };
 
-using Input =
-    std::variant<SegmentOpened, RankJoined, RankLeft, AttemptDigest, AttemptClosed, Liveness, ReportsLost, Acknowledged>;
+using Input = std::variant<SegmentOpened, RankJoined, RankLeft, AttemptDigest, AttemptClosed, Liveness, ReportsLost,
+                           Acknowledged, ServerLag>;
 
 }  // namespace scalewatch::domain

@@ -41,6 +41,7 @@ class RunFold {
   void on(const Liveness& input);
   void on(const ReportsLost& input);
   void on(const Acknowledged& input);
+  void on(const ServerLag& input);
 
   [[nodiscard]] const RunModel& run() const { return run_; }
   [[nodiscard]] const Thresholds& thresholds() const { return thresholds_; }

@@ -172,6 +172,11 @@ void RunFold::on(const Acknowledged& input) {
   sink_.acknowledge(input.finding_id, input.who, input.comment);
 }
 
+void RunFold::on(const ServerLag& input) {
+  if (run_.ranks.empty()) return;
+  each_rule([&](Rule& rule, const RuleContext& ctx) { rule.on_lag(input, ctx); });
+}
+
 void RunFold::end() {
   if (end_told_) return;
   end_told_ = true;

@@ -12,6 +12,12 @@ constexpr std::uint32_t kVersion = 3;         // 2: losses by cause; 3: replayed
 
 }  // namespace
 
+std::vector<std::string> rule_names() {
+  std::vector<std::string> names;
+  for (const auto& rule : make_rules()) names.emplace_back(rule->name());
+  return names;
+}
+
 struct RunState::Impl : RunFold {
   using RunFold::RunFold;
 };
@@ -85,6 +91,7 @@ void RunState::load(std::string_view bytes) {
   Reader reader(bytes, kMagic, kVersion);
   fresh->persist(reader);
   reader.finish();
+  fresh->sink().resolve_off();
   impl_ = std::move(fresh);
 }
 

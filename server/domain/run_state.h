@@ -16,6 +16,9 @@
 
 namespace scalewatch::domain {
 
+// Every rule there is, in the order of events within one input.
+std::vector<std::string> rule_names();
+
 // What can be seen of a scaler of the newest segment.
 struct ScalerView {
   ScalerInfo info;

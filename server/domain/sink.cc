@@ -39,7 +39,12 @@ void Sink::tell(Entry& entry, FindingEvent::Change change) {
   events_.push_back({change, entry.finding});
 }
 
+bool Sink::is_off(std::string_view rule) const {
+  return std::find(thresholds_.off.begin(), thresholds_.off.end(), rule) != thresholds_.off.end();
+}
+
 void Sink::raise(Draft draft) {
+  if (is_off(draft.rule)) return;
   const Key key{std::string(draft.rule), draft.subject};
   if (draft.blames_skips && !draft.blame) {
     if (const PastBlame* usual = run_.usual_blame(draft.attempt)) draft.blame = usual->blame;
@@ -106,6 +111,14 @@ void Sink::resolve_all() {
     tell(entry, FindingEvent::Change::kResolved);
   }
   open_.clear();
+}
+
+void Sink::resolve_off() {
+  std::vector<Key> gone;
+  for (const auto& [key, entry] : open_) {
+    if (is_off(key.first)) gone.push_back(key);
+  }
+  for (const auto& [rule, subject] : gone) resolve(rule, subject);
 }
 
 const Finding* Sink::find(std::string_view rule, const std::string& subject) const {

@@ -42,6 +42,8 @@ class Sink {
   void raise(Draft draft);
   void resolve(std::string_view rule, const std::string& subject);
   void resolve_all();
+  // What rules found before they were turned off.
+  void resolve_off();
   [[nodiscard]] const Finding* find(std::string_view rule, const std::string& subject) const;
   void acknowledge(const std::string& id, const std::string& who, const std::string& comment);
   // A skipped attempt was blamed: gives its blame to the findings that skips cause.
@@ -77,6 +79,7 @@ class Sink {
       a(first_attempt, repeats);
     }
   };
+  [[nodiscard]] bool is_off(std::string_view rule) const;
   void tell(Entry& entry, FindingEvent::Change change);
   std::string new_id(const Draft& draft);
 

@@ -2,12 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "server/domain/observation.h"
 
 namespace scalewatch::domain {
 
 struct Thresholds {
+  // Rules, by name, that find nothing.
+  std::vector<std::string> off{};
   // FrequentSkippedSteps: excess = skipped - h * (growths + 1) over the window, after calibration.
   std::uint32_t frequent_skips_window = 200;
   std::uint32_t frequent_skips_min_excess = 5;
@@ -133,6 +137,9 @@ struct Thresholds {
   std::uint32_t update_every = 25;
   // StatsDropped resolves after so many closed attempts in which nothing more was lost.
   std::uint32_t stats_dropped_resolve = 200;
+  // HistoryDegraded: the store has taken nothing for so long. IngestLag: reports wait so long to be stored; resolves at half.
+  TimeMs history_degraded_after_ms = 3000;
+  TimeMs ingest_lag_ms = 5000;
   // RankLost, EndedWithoutGoodbye
   TimeMs rank_lost_after_ms = 60'000;
   TimeMs rank_alive_within_ms = 15'000;  // a rank seen within this still beats

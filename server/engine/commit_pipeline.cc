@@ -147,6 +147,7 @@ bool CommitPipeline::commit_until_taken(const CommitBatch& batch) {
     if (!stats_.degraded)
       spdlog::error("history pauses: {}; nothing acked is lost, clients keep the rest; trying again", error);
     ++stats_.errors;
+    stats_.error = error;
     stats_.degraded = true;
     const auto until = SteadyClock::now() + options_.retry;
     wake_.wait_until(lock, until, [&] { return stopping_; });

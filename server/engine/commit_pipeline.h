@@ -39,6 +39,7 @@ class CommitPipeline {
     double seconds = 0;         // in the store
     double oldest_seconds = 0;  // now: age of the oldest item that is not durable
     bool degraded = false;      // now: the store refuses
+    std::string error;          // its newest refusal
   };
 
   // The ports must outlive the pipeline.

@@ -40,6 +40,8 @@ struct EngineOptions {
   std::uint32_t max_ranks = 100'000;           // of a run
   v1::Limits limits;                           // sent in HelloAck; see default_limits()
   domain::Thresholds thresholds;
+  // Of the run of that name; empty: `thresholds`, for every run. Any thread.
+  std::function<domain::Thresholds(const std::string& run)> thresholds_of;
   domain::CollectionOptions collection;
 };
 // 1,000,000 tensors, 512 bytes a name, 32 MiB a message.

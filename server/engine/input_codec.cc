@@ -68,6 +68,9 @@ struct Encoder {
   json operator()(const domain::Acknowledged& in) const {
     return {{"kind", "acknowledged"}, {"finding", in.finding_id}, {"who", in.who}, {"comment", in.comment}, {"now", in.now}};
   }
+  json operator()(const domain::ServerLag& in) const {
+    return {{"kind", "server_lag"}, {"lag", in.lag}, {"refuses", in.history_refuses}, {"why", in.why}, {"now", in.now}};
+  }
   json operator()(const domain::AttemptDigest& /*in*/) const {
     throw std::logic_error("a report is logged as itself, not as an input");
   }
@@ -118,6 +121,7 @@ domain::Input decode(const json& in) {
     return domain::ReportsLost{in.at("rank"), in.at("first_seq"), in.at("last_seq"),
                                domain::loss_cause_of(in.at("cause").get<std::string>()), in.at("now")};
   }
+  if (kind == "server_lag") return domain::ServerLag{in.at("lag"), in.at("refuses"), in.at("why"), in.at("now")};
   if (kind == "acknowledged") return domain::Acknowledged{in.at("finding"), in.at("who"), in.at("comment"), in.at("now")};
   throw std::runtime_error("logged input of unknown kind '" + kind + "'");
 }

@@ -6,6 +6,7 @@
 #include "server/engine/finding_codec.h"
 #include "server/engine/hello.h"
 #include "server/engine/stream.h"
+#include "server/engine/text.h"
 
 namespace scalewatch::engine {
 
@@ -13,6 +14,7 @@ namespace {
 
 constexpr std::size_t kMaxSegments = 100;
 constexpr std::int64_t kLivenessRepeatMs = 15'000;  // how often an undecided silence is looked at again
+constexpr std::int64_t kLagRepeatMs = 10'000;       // and how often it is told that the server is behind
 constexpr std::int64_t kQuietRepeatMs = 60'000;     // and how often a run whose ranks are there and report nothing
 constexpr std::int64_t kReturnMs = 35'000;          // clients reconnect within 30 s; then they send what they had kept
 constexpr std::int64_t kJoinMs = 5'000;             // ranks of a job join within this of each other
@@ -27,7 +29,8 @@ Run::Run(RunServices services, std::string run_uid, std::string name, std::int64
     : services_(services),
       context_{std::move(run_uid), std::move(name), {}},
       created_ms_(created_ms),
-      state_(services.options.thresholds),
+      thresholds_(services.options.thresholds_of ? services.options.thresholds_of(context_.name) : services.options.thresholds),
+      state_(thresholds_),
       closer_(services.options.close_lead, services.options.close_after.count()) {
   last_input_ms_ = services_.clock.steady_ms();
   snapshot_ms_ = last_input_ms_;
@@ -54,7 +57,7 @@ std::set<domain::Rank> Run::live_ranks() const {
   const std::int64_t now = services_.clock.steady_ms();
   std::set<domain::Rank> out;
   for (const auto& [rank, slot] : slots_) {
-    const bool gone = !is_here(*slot, now) && silence_of(*slot, now) >= services_.options.thresholds.rank_lost_after_ms;
+    const bool gone = !is_here(*slot, now) && silence_of(*slot, now) >= thresholds_.rank_lost_after_ms;
     if (slot->segment == segment_ && !slot->left && !gone) out.insert(rank);
   }
   return out;
@@ -123,7 +126,7 @@ Run::Joined Run::join(const v1::Hello& hello, const std::shared_ptr<StreamImpl>&
     // A rank that restarts within a running segment counts from 1 again: its attempts go on after the closed ones.
     slot->attempt_base = entry && entry->segment == segment_ ? closer_.last_closed() : 0;
     slot->hello = hello;
-    slot->state.configure(to_rank_joined(hello, now), services_.options.thresholds);
+    slot->state.configure(to_rank_joined(hello, now), thresholds_);
     slots_[hello.rank()] = slot;
     entry = slot;
     if (slots_.begin()->first == hello.rank() || context_.labels.empty()) {
@@ -404,6 +407,7 @@ void Run::tick() {
   close_due(staged);
   submit(std::move(staged));
   check_liveness();
+  check_lag();
   deliver_directives();
 
   Staged upkeep;
@@ -416,7 +420,7 @@ void Run::tick() {
 void Run::check_liveness() {
   const std::int64_t now = services_.clock.steady_ms();
   const std::int64_t wall = services_.clock.wall_ms();
-  const std::int64_t lost_after = services_.options.thresholds.rank_lost_after_ms;
+  const std::int64_t lost_after = thresholds_.rank_lost_after_ms;
   domain::Liveness input{.ranks = {}, .now = wall, .server_up = now - since_ms_};
   bool changed = false;
   bool any_silent = false;
@@ -431,8 +435,7 @@ void Run::check_liveness() {
     input.ranks.push_back({rank, wall - silence, is_here(*slot, now), static_cast<domain::Phase>(slot->phase.load())});
   }
   const bool undecided = any_silent && !all_silent && now - liveness_ms_ >= kLivenessRepeatMs;
-  const bool quiet = !all_silent && now - reported_ms_ >= services_.options.thresholds.stalled_after_ms &&
-                     now - liveness_ms_ >= kQuietRepeatMs;
+  const bool quiet = !all_silent && now - reported_ms_ >= thresholds_.stalled_after_ms && now - liveness_ms_ >= kQuietRepeatMs;
   if (input.ranks.empty() || (!changed && !undecided && !quiet)) return;
   for (auto& [rank, slot] : slots_) {
     if (slot->segment == segment_ && !slot->left) slot->reported_silent = silence_of(*slot, now) >= lost_after;
@@ -441,6 +444,24 @@ void Run::check_liveness() {
   plan_dirty_ = true;
   Staged staged;
   log(std::move(input), nullptr, staged);
+  submit(std::move(staged));
+}
+
+void Run::check_lag() {
+  const std::int64_t now = services_.clock.steady_ms();
+  const CommitPipeline::Stats stats = services_.pipeline.stats();
+  const auto lag = static_cast<domain::TimeMs>(stats.oldest_seconds * 1000);
+  const bool told = lag_ms_ != 0;
+  const bool behind =
+      stats.degraded ? lag >= thresholds_.history_degraded_after_ms : lag >= thresholds_.ingest_lag_ms / (told ? 2 : 1);
+  if (behind ? told && now - lag_ms_ < kLagRepeatMs : !told) return;
+  // Nobody is there to be told, and no end of it is waited for.
+  if (behind && live_ranks().empty()) return;
+  lag_ms_ = behind ? now : 0;
+  Staged staged;
+  log(domain::ServerLag{lag, stats.degraded, stats.degraded ? clipped(stats.error, 200) : std::string(),
+                        services_.clock.wall_ms()},
+      nullptr, staged);
   submit(std::move(staged));
 }
 

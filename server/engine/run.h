@@ -102,6 +102,8 @@ class Run {
   void stage_snapshot(CommitBatch& batch);
   void stage_incarnation(const RankSlot& slot, CommitBatch& batch) const;
   void check_liveness();
+  // Tells the domain when the server falls behind, and when it has caught up.
+  void check_lag();
 
   // How long the slot's client said nothing that could be read, in milliseconds.
   [[nodiscard]] static std::int64_t silence_of(const RankSlot& slot, std::int64_t now);
@@ -144,6 +146,7 @@ class Run {
   domain::Severity worst_ = domain::Severity::kNone;  // of the segment's findings, open or resolved
   std::int64_t segment_ms_ = 0;                       // steady clock: when it opened here
   std::uint64_t pos_ = 0;
+  domain::Thresholds thresholds_;
   domain::RunState state_;
   AttemptCloser closer_;
   std::map<domain::Rank, std::shared_ptr<RankSlot>> slots_;  // newest incarnation of each rank, of any segment
@@ -158,6 +161,7 @@ class Run {
   std::int64_t overview_ms_ = 0;                // steady clock
   std::int64_t since_ms_ = 0;                   // steady clock: since when this server listens to the run
   std::int64_t reported_ms_ = 0;                // steady clock: newest report, or since_ms_
+  std::int64_t lag_ms_ = 0;                     // steady clock: when the domain was last told; 0 = all was well then
   std::int64_t liveness_ms_ = 0;                // steady clock: when the domain was last told
   std::atomic<std::int64_t> last_input_ms_{0};  // steady clock
   mutable std::mutex overview_mutex_;

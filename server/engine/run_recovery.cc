@@ -113,7 +113,7 @@ Run::SlotIndex Run::load_slots(HistoryStore& store) {
     slot->last_seen_ms = services_.clock.steady_ms();
     slot->moved_ms = services_.clock.steady_ms();
     if (!slot->hello.ParseFromString(row.hello)) throw std::runtime_error("a stored Hello does not parse");
-    slot->state.configure(to_rank_joined(slot->hello, 0), services_.options.thresholds);
+    slot->state.configure(to_rank_joined(slot->hello, 0), thresholds_);
     auto table = std::make_shared<domain::TensorTable>();
     for (const TableRow& stored : store.tables(context_.run_uid, row.rank, row.incarnation)) {
       v1::TableDelta delta;
@@ -194,7 +194,7 @@ void Run::replay_input(const InputRow& row, std::uint64_t folded_pos, const Slot
   if (const auto* liveness = std::get_if<domain::Liveness>(&logged.input)) {
     for (const auto& seen : liveness->ranks) {
       if (auto it = slots_.find(seen.rank); it != slots_.end()) {
-        it->second->reported_silent = liveness->now - seen.last_seen >= services_.options.thresholds.rank_lost_after_ms;
+        it->second->reported_silent = liveness->now - seen.last_seen >= thresholds_.rank_lost_after_ms;
       }
     }
   }

@@ -8,7 +8,7 @@ namespace {
 
 using Give = std::optional<Advice> (*)(const AdviceContext&);
 
-constexpr std::array<Give, 34> kAdvice{
+constexpr std::array<Give, 35> kAdvice{
     advise_anomaly_mode,
     advise_bf16,
     advise_calm,
@@ -31,6 +31,7 @@ constexpr std::array<Give, 34> kAdvice{
     advise_reduce_in_fp32,
     advise_restore_checkpoint,
     advise_restore_scaler,
+    advise_server_behind,
     advise_skip_non_finite,
     advise_step_frozen,
     advise_suspect_gpu,

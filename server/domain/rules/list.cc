@@ -30,6 +30,8 @@ std::vector<std::unique_ptr<Rule>> make_rules() {
   rules.push_back(make_rank_lost());
   rules.push_back(make_ended_without_goodbye());
   rules.push_back(make_stats_dropped());
+  rules.push_back(make_history_degraded());
+  rules.push_back(make_ingest_lag());
   rules.push_back(make_missing_scaler());
   rules.push_back(make_misuse());
   rules.push_back(make_scale_policy_mismatch());

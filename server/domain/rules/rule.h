@@ -54,6 +54,7 @@ class Rule {
   virtual void on_attempt(const ClosedAttempt& /*attempt*/, const RuleContext& /*context*/) {}
   virtual void on_liveness(const Liveness& /*liveness*/, const RuleContext& /*context*/) {}
   virtual void on_loss(const LossSeen& /*loss*/, const RuleContext& /*context*/) {}
+  virtual void on_lag(const ServerLag& /*lag*/, const RuleContext& /*context*/) {}
   virtual void on_left(Rank /*rank*/, const RuleContext& /*context*/) {}
   // The run is over: every rank said goodbye, or all are gone.
   virtual void on_end(const RuleContext& /*context*/) {}

@@ -14,6 +14,8 @@ std::unique_ptr<Rule> make_fp8_saturation();
 std::unique_ptr<Rule> make_frequent_skipped_steps();
 std::unique_ptr<Rule> make_grad_norm_spike();
 std::unique_ptr<Rule> make_gradient_underflow();
+std::unique_ptr<Rule> make_history_degraded();
+std::unique_ptr<Rule> make_ingest_lag();
 std::unique_ptr<Rule> make_loss_spike();
 std::unique_ptr<Rule> make_loss_unchanged();
 std::unique_ptr<Rule> make_lost_updates();

@@ -104,6 +104,30 @@ TEST_F(ConfigFile, ErrorsInSinks) {
   EXPECT_THAT(error("alerting: {sinks: 5}\n"), HasSubstr("alerting.sinks: expected a list"));
 }
 
+TEST_F(ConfigFile, RulesAreByRunWhereAskedFor) {
+  const Config config = load(
+      "rules: {consecutive_skips: 6, off: \"LossSpike\"}\n"
+      "rules_by_run:\n"
+      "  - {runs: \"nightly-*\", consecutive_skips: 8, drift_info: 5}\n"
+      "  - {runs: \"*-big\", consecutive_skips: 9, off: \"ScaleDrift, RankLost\"}\n");
+  EXPECT_EQ(thresholds_of(config, "mine").consecutive_skips, 6u);
+  EXPECT_EQ(thresholds_of(config, "mine").off, std::vector<std::string>{"LossSpike"});
+  EXPECT_EQ(thresholds_of(config, "nightly-1").consecutive_skips, 8u);
+  EXPECT_EQ(thresholds_of(config, "nightly-1").off, std::vector<std::string>{"LossSpike"});
+  const domain::Thresholds both = thresholds_of(config, "nightly-big");
+  EXPECT_EQ(both.consecutive_skips, 9u) << "the last to set it";
+  EXPECT_EQ(both.drift_info, 5u);
+  EXPECT_EQ(both.off, (std::vector<std::string>{"ScaleDrift", "RankLost"}));
+}
+
+TEST_F(ConfigFile, ErrorsInRulesByRun) {
+  EXPECT_THAT(error("rules_by_run:\n  - {runs: a, consecutive_skip: 8}\n"),
+              StartsWith("2: unknown key rules.consecutive_skip (did you mean rules.consecutive_skips?)"));
+  EXPECT_THAT(error("rules_by_run: [{consecutive_skips: 8}]\n"), HasSubstr("expected runs"));
+  EXPECT_THAT(error("rules_by_run: 5\n"), HasSubstr("rules_by_run: expected a list"));
+  EXPECT_THAT(error("rules: {off: \"LossSpikes\"}\n"), HasSubstr("rules.off: expected names of rules"));
+}
+
 TEST_F(ConfigFile, MissingFile) {
   Config config;
   EXPECT_THROW(load_file("/nonexistent/scalewatchd.yaml", config), ConfigError);

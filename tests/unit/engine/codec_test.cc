@@ -142,6 +142,7 @@ TEST(InputCodec, BringsBackEveryKind) {
                                           {domain::AttemptClosed{9, {1, 2}, 8}, {}},
                                           {domain::Liveness{{{0, 1, true}, {1, 2, false, domain::Phase::kEval}}, 9, 700}, {}},
                                           {domain::ReportsLost{1, 2, 3, domain::LossCause::kSpoolLimit, 4}, incarnation},
+                                          {domain::ServerLag{7000, true, "disk full", 9}, {}},
                                           {domain::Acknowledged{"Rule/x", "me", "héllo\"", 6}, {}}}) {
     const std::string text = encode_input(input);
     const LoggedInput back = decode_input(text);

@@ -155,6 +155,35 @@ TEST_F(EngineTest, AReconnectWhileTheStoreRefusesResumesAfterTheDurableAndIsAcke
   EXPECT_EQ(store_.repeated_reports, 0);
 }
 
+TEST_F(EngineTest, AStoreThatRefusesIsAFindingOfTheRunUntilItTakesAgain) {
+  options_.thresholds_of = [](const std::string& run) {
+    domain::Thresholds thresholds;
+    if (run == "run") thresholds.history_degraded_after_ms = 1;
+    return thresholds;
+  };
+  TestClient client(start(), {});
+  ASSERT_TRUE(client.join());
+  client.send_table();
+  client.send(client.report(1));
+  ASSERT_TRUE(client.durable(1));
+  store_.refuse = true;
+  client.send(client.report(2));
+  const auto open = [&](bool wanted) {
+    return eventually([&] {
+      clock_.now += 10;
+      bool found = false;
+      for (const auto& run : engine_->overviews()) {
+        for (const auto& finding : run->findings()) found = found || finding.rule() == "HistoryDegraded";
+      }
+      return found == wanted;
+    });
+  };
+  EXPECT_TRUE(open(true));
+  store_.refuse = false;
+  EXPECT_TRUE(open(false));
+  EXPECT_TRUE(client.durable(2));
+}
+
 TEST_F(EngineTest, ARestartOfAllRanksOpensASegment) {
   {
     TestClient client(start(), {.incarnation = 1});
