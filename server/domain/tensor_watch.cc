@@ -1,5 +1,7 @@
 #include "server/domain/tensor_watch.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -28,7 +30,14 @@ void TensorWatch::configure(RankFacts rank, const Thresholds& thresholds) {
 }
 
 void TensorWatch::know(const TensorTable& table) {
-  if (facts_.size() < table.size()) facts_ = describe(table, rank_);
+  if (facts_.size() >= table.size()) return;
+  facts_ = describe(table, rank_);
+  half_weights_.clear();
+  for (std::uint32_t id = 0; id < facts_.size(); ++id) {
+    const TensorFacts& facts = facts_[id];
+    if (facts.dtype != DType::kFp16 || !facts.no_master || !facts.stepped || facts.group >= rank_.no_group()) continue;
+    if (rank_.scalers[facts.group].policy == "pytorch") half_weights_.push_back(id);
+  }
 }
 
 void TensorWatch::begin(const TensorTable& table, const AttemptDigest& digest) {
@@ -251,6 +260,17 @@ void TensorWatch::end(const TensorTable& table, AttemptDigest& digest) {
       if (whole || held) digest.tensor_faults.push_back(told(which, i, table));
     }
   }
+  tell_half_weights(table, digest);
+}
+
+// PyTorch itself raises for them only where it unscales one by one: fused optimizers and sharded scalers go on in silence.
+void TensorWatch::tell_half_weights(const TensorTable& table, AttemptDigest& digest) const {
+  static const std::string kKind = "fp16_parameters";
+  const auto same = [](const MisuseObservation& event) { return event.kind == kKind; };
+  if (half_weights_.empty() || std::any_of(digest.misuse.begin(), digest.misuse.end(), same)) return;
+  std::string detail = table[half_weights_.front()].name;
+  if (half_weights_.size() > 1) detail += fmt::format(" and {} more", half_weights_.size() - 1);
+  digest.misuse.push_back({kKind, detail, false});
 }
 
 }  // namespace scalewatch::domain

@@ -197,6 +197,7 @@ class TensorWatch {
   [[nodiscard]] bool steps(std::uint8_t optimizer) const;
   [[nodiscard]] bool applied(std::uint8_t optimizer) const;
   void note_optimizers(const AttemptDigest& digest);
+  void tell_half_weights(const TensorTable& table, AttemptDigest& digest) const;
 
   [[nodiscard]] static bool is_on(const State& state, TensorRule rule) {
     return ((state.on >> static_cast<unsigned>(rule)) & 1U) != 0;
@@ -212,7 +213,8 @@ class TensorWatch {
 
   RankFacts rank_;
   Thresholds t_;
-  std::vector<TensorFacts> facts_;  // made of the table; not persisted
+  std::vector<TensorFacts> facts_;           // made of the table; not persisted
+  std::vector<std::uint32_t> half_weights_;  // fp16 weights without a master copy under GradScaler; of facts_
   std::vector<State> tensors_;
   std::vector<Group> groups_{1};
   std::vector<double> scales_{1};  // newest of each group; NaN: not known yet

@@ -325,6 +325,25 @@ TEST(LostUpdates, WarmUpIsSilentAndTheEndOfAScheduleIsInfo) {
   EXPECT_EQ(driver.find("LostUpdates")->severity, Severity::kInfo);
 }
 
+TEST(Misuse, HalfWeightsUnderGradScalerAreToldFromTheTable) {
+  const auto found = [](const char* policy, DType weight, std::vector<DType> state) {
+    TensorDriver::Options options;
+    options.run.policy = policy;
+    options.state_dtypes = std::move(state);
+    TensorDriver driver(std::move(options));
+    const auto first = driver.add("a.weight", Role::kParameter, weight);
+    driver.add("b.weight", Role::kParameter, weight);
+    driver.attempt({{first, {}}});
+    const Finding* finding = driver.find("Misuse");
+    return finding == nullptr ? std::string() : finding->subject + ": " + finding->summary;
+  };
+  EXPECT_EQ(found("pytorch", DType::kFp16, {}), "fp16_parameters: trainable parameters are fp16: a.weight and 1 more");
+  EXPECT_EQ(found("pytorch", DType::kFp32, {}), "");
+  EXPECT_EQ(found("pytorch", DType::kBf16, {}), "");
+  EXPECT_EQ(found("pytorch", DType::kFp16, {DType::kFp32}), "") << "may be the master copy";
+  EXPECT_EQ(found("megatron", DType::kFp16, {}), "") << "keeps master weights";
+}
+
 TEST(NonFiniteActivation, OverflowIsCriticalAtOnceAndResolvesOnceLookedAt) {
   TensorDriver driver;
   const auto act = driver.add("wo", Role::kActivation);
