@@ -127,10 +127,10 @@ TEST(PolicyTraces, EveryStepIsWhatTheRealScalerDid) {
     }
     ++replayed[path.parent_path().filename()];
   }
-  const std::map<std::string, int> all{{"deepspeed", 25}, {"fairseq", 20}, {"megatron", 15},      {"pytorch", 15},
-                                       {"flax", 15},      {"jmp", 20},     {"keras2", 15},        {"keras3", 15},
-                                       {"optax", 15},     {"paddle", 15},  {"paddle_static", 15}, {"mindspore", 16},
-                                       {"colossalai", 15}};
+  const std::map<std::string, int> all{
+      {"deepspeed", 25},     {"fairseq", 20},   {"megatron", 15},   {"pytorch", 15},         {"flax", 15},
+      {"jmp", 20},           {"keras2", 15},    {"keras3", 15},     {"optax", 15},           {"paddle", 15},
+      {"paddle_static", 15}, {"mindspore", 16}, {"colossalai", 15}, {"deepspeed_fused", 15}, {"deepspeed_unfused", 15}};
   EXPECT_EQ(replayed, all);
 }
 
