@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "client_lib/src/recorder.h"
+#include "client_lib/src/sized.h"
 #include "client_lib/src/text.h"
 
 namespace scalewatch::client {
@@ -29,16 +30,6 @@ constexpr std::uint64_t kLongestAgeS = 10ULL * 365 * 24 * 3600;
 constexpr char kDefaultServer[] = "127.0.0.1:7462";
 constexpr std::size_t kMisuseKind = 64;
 constexpr std::size_t kMisuseDetail = 512;
-
-template <class T>
-T sized(const T* from, const char* what) {
-  if (from == nullptr) refuse(std::string(what) + " is NULL");
-  if (from->size < sizeof(std::size_t)) refuse(std::string(what) + "->size is not set");
-  if (from->size >= sizeof(T)) return *from;
-  T copy{};
-  std::memcpy(&copy, from, from->size - from->size % alignof(T));  // no half of a pointer
-  return copy;
-}
 
 std::string text(const char* value, std::size_t min, std::size_t max, const char* what) {
   std::string result = value == nullptr ? "" : value;

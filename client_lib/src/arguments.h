@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "client_lib/include/scalewatch/scalewatch.h"
+#include "client_lib/src/devices.h"
 #include "client_lib/src/sampling.h"
 #include "client_lib/src/sender.h"
 #include "client_lib/src/types.h"
@@ -35,6 +36,10 @@ struct Opening {
 [[nodiscard]] Record record_of(const scalewatch_record* record);
 [[nodiscard]] StridedTensor view_of(const void* data, std::uint32_t ndim, const std::uint64_t* sizes,
                                     const std::int64_t* strides);
+
+[[nodiscard]] DevicePlace place_of(const scalewatch_device* on);
+[[nodiscard]] DeviceMeasuring measuring_of(const scalewatch_device_tensor* how, const void* data, std::uint64_t numel);
+[[nodiscard]] scalewatch_device_scaler state_of(const scalewatch_device_scaler* state);
 
 // Texts of a misuse event, within the caller's memory.
 [[nodiscard]] std::string_view misuse_kind(const char* kind);

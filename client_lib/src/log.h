@@ -5,7 +5,7 @@
 
 namespace scalewatch::client {
 
-// Prints the line unless this process printed one within the last minute. Any thread.
-void log_line(std::string_view text);
+// Prints the line unless this process printed one within the last minute; false when it did not. Any thread.
+bool log_line(std::string_view text);
 
 }  // namespace scalewatch::client

@@ -5,6 +5,8 @@
 #include <thread>
 #include <utility>
 
+#include "cuda/device/batch.h"
+
 namespace scalewatch::client {
 namespace {
 
@@ -34,6 +36,7 @@ void Mailbox::prepare(std::size_t scalers, std::size_t optimizers) {
   for (std::size_t i = 0; i <= kAttempts; ++i) {
     attempts_[i].scalers.reserve(scalers);
     attempts_[i].optimizers.reserve(optimizers);
+    attempts_[i].batches.reserve(kMostBatches);
     if (i < kAttempts) free_attempts_.push(&attempts_[i]);
   }
   for (Sheet& sheet : small_) {
@@ -84,6 +87,7 @@ void Mailbox::post(std::size_t bad, std::size_t tensors) noexcept {
   const std::uint64_t number = attempt_->number;
   Attempt* next = nullptr;
   if (!free_attempts_.pop(next)) {
+    for (cuda::Batch* batch : attempt_->batches) batch->abandon();
     sheet_->clear();
     attempt_->reset();
     return ended_.store(number, std::memory_order_release);
@@ -98,6 +102,7 @@ void Mailbox::post(std::size_t bad, std::size_t tensors) noexcept {
       for (const Measured& measured : *sheet_) {
         if (measured.bad() && attempt_->sheet->size() < kBadKept) attempt_->sheet->push_back(measured);
       }
+      attempt_->sheet_cut = true;
     }
     sheet_->clear();
   }
@@ -199,6 +204,11 @@ void Mailbox::wait_until(Clock::time_point deadline) {
   std::unique_lock lock(mutex_);
   wake_.wait_until(lock, deadline, [this] { return woken_; });
   woken_ = false;
+}
+
+bool Mailbox::saying_goodbye() const {
+  const std::lock_guard lock(mutex_);
+  return setting_up_.closing && setting_up_.say_goodbye;
 }
 
 void Mailbox::finish() {

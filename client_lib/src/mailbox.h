@@ -90,6 +90,8 @@ class Mailbox {
   [[nodiscard]] std::int32_t phase() const noexcept { return phase_.load(std::memory_order_relaxed); }
   // Sleeps until wake() or the deadline.
   void wait_until(Clock::time_point deadline);
+  // The trainer closed the monitor; the process goes on.
+  [[nodiscard]] bool saying_goodbye() const;
   // Nothing here is used any more.
   void finish();
 

@@ -90,7 +90,10 @@ void Monitor::begin(std::int64_t step) {
     thread_ = std::thread([this] {
       pthread_setname_np(pthread_self(), "scalewatch");
       try {
-        Sender(mailbox_, options_, identity_, recorder_.sampling()).run();
+        Sender(mailbox_, options_, identity_, recorder_.sampling(), recorder_.devices()).run();
+        // Here, because freeing waits for what the GPUs still have to do, and close() does not wait for ever for this thread.
+        // At the end of the process the driver frees by itself.
+        if (mailbox_.saying_goodbye()) recorder_.devices().release();
       } catch (const std::exception& e) {  // out of memory, say: the trainer goes on without monitoring
         Status status = mailbox_.status();
         status.stopped = true;

@@ -58,6 +58,26 @@ void pack_scaler(pbf_writer& report, const ScalerObservation& seen, std::span<co
   }
 }
 
+// A trainer without a GPU says nothing of it.
+void pack_devices(pbf_writer& stats, std::uint64_t driver_calls, const DeviceCounters& counters) {
+  const auto add = [&stats](protozero::pbf_tag_type tag, std::uint64_t value) {
+    if (value != 0) stats.add_uint64(tag, value);
+  };
+  add(10, driver_calls);
+  add(11, counters.poll_calls);
+  add(12, counters.gpu_ns);
+  add(13, counters.lost_quiet);
+  add(14, counters.lost_busy);
+  add(15, counters.lost_late);
+  add(16, counters.lost_replays);
+  for (const DeviceFault& fault : counters.faults) {
+    pbf_writer inner{stats, 17};
+    inner.add_int32(1, fault.device);
+    inner.add_enum(2, fault.cause);
+    inner.add_string(3, fault.detail);
+  }
+}
+
 auto block_key(const Measured& m) {
   return std::make_tuple(m.role, m.target, std::bit_cast<std::uint64_t>(m.scale), m.micro_batches);
 }
@@ -337,6 +357,7 @@ std::string ReportPacker::pack(const Attempt& attempt, std::uint64_t seq, std::s
     inner.add_uint64(7, counters.reports_thinned);
     inner.add_uint64(8, attempt.cost.misuse_dropped);
     inner.add_uint64(9, counters.client_thread_ns);
+    pack_devices(inner, attempt.cost.driver_calls, counters.devices);
   }
   if (attempt.input_non_finite) out.add_bool(16, *attempt.input_non_finite);
   if (attempt.statistics_lost != LossCause::kNone) {

@@ -32,6 +32,14 @@ class TableHash {
 [[nodiscard]] std::string pack_heartbeat(std::int32_t phase);
 [[nodiscard]] std::string pack_goodbye(std::uint64_t last_seq, std::string_view reason);
 
+// What a report says about GPUs: see scalewatch.v1.ClientStats.
+struct DeviceCounters {
+  std::uint64_t gpu_ns = 0;
+  std::uint64_t poll_calls = 0;
+  std::uint64_t lost_quiet = 0, lost_busy = 0, lost_late = 0, lost_replays = 0;
+  std::span<const DeviceFault> faults;
+};
+
 // What a report says about the client beside the attempt's own cost.
 struct ReportCounters {
   std::uint64_t reports_sent = 0;
@@ -40,6 +48,7 @@ struct ReportCounters {
   std::uint64_t buffered_bytes = 0;
   std::uint64_t spooled_bytes = 0;
   std::uint64_t client_thread_ns = 0;
+  DeviceCounters devices = {};
 };
 
 // Packs reports; keeps its columns' memory from one to the next. Both functions sort the attempt's sheet on the way.

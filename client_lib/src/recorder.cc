@@ -13,27 +13,10 @@ namespace {
 
 constexpr std::size_t kMaxTensors = 1'000'000;
 constexpr std::size_t kMaxMisuse = 16;
-// One call in so many has its time taken: a clock costs as much as the call. A prime, so that it is not always the same
-// tensors'. A pass over more elements is always timed.
-constexpr unsigned kSampling = 17;
 constexpr std::uint64_t kLongPass = 4096;
 // A call that took longer was interrupted: it counts once and does not stand for the others.
 constexpr std::uint64_t kInterruptedNs = 5000;
 constexpr std::size_t kCacheLine = 64;
-
-std::uint64_t now_ns() {
-  return static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
-}
-
-// Only the trainer's thread adds, so a plain load and store do.
-void add_to(std::atomic<std::uint64_t>& counter, std::uint64_t amount) {
-  counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
-}
-
-std::uint64_t extrapolated(std::uint64_t ns) {
-  return ns > kInterruptedNs ? ns : ns * kSampling;
-}
 
 template <std::size_t kSize>
 void copy_text(std::array<char, kSize>& to, std::string_view from) {
@@ -43,6 +26,20 @@ void copy_text(std::array<char, kSize>& to, std::string_view from) {
 }
 
 }  // namespace
+
+std::uint64_t Recorder::now_ns() {
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
+}
+
+// Only the trainer's thread adds, so a plain load and store do.
+void Recorder::add_to(std::atomic<std::uint64_t>& counter, std::uint64_t amount) {
+  counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
+}
+
+std::uint64_t Recorder::extrapolated(std::uint64_t ns) {
+  return ns > kInterruptedNs ? ns : ns * kSampling;
+}
 
 Recorder::Recorder(Mailbox& mailbox, DType compute_dtype, unsigned threads)
     : mailbox_(mailbox), compute_dtype_(compute_dtype), workers_(threads > 1 ? std::make_unique<Workers>(threads) : nullptr) {}
@@ -63,6 +60,8 @@ std::uint32_t Recorder::add_tensor(TensorInfo info) {
   try {
     tensors_.push_back(declared);
     mailbox_.add_tensor(std::move(info));
+    const auto dtype = static_cast<device::U8>(declared.dtype);
+    devices_.expect(device::chunk_count({0, declared.numel, 0, 1, 0, dtype, 0, device::chunk_shift(dtype, declared.numel), 0}));
   } catch (...) {
     tensors_.resize(std::min(tensors_.size(), names_.size() - 1), declared);
     names_.erase(name);
@@ -128,6 +127,18 @@ Measured& Recorder::place(std::uint32_t tensor, SendMode send, double scale, std
   if (!(scale >= 0) || std::isinf(scale)) throw Refused(SCALEWATCH_INVALID_ARGUMENT, "scale must be finite and not negative");
   const double under = scale == 0 ? 1 : scale;
   const DType against = target == SCALEWATCH_DTYPE_UNSPECIFIED ? compute_dtype_ : static_cast<DType>(target);
+  if (Measured* placed = place_or_null(tensor, send, under, against)) return *placed;
+  throw Refused(SCALEWATCH_INVALID_ARGUMENT, "this tensor was observed in this attempt under another scale or target");
+}
+
+bool Recorder::agrees(std::uint32_t tensor, double scale, DType against) const noexcept {
+  const Declared& declared = tensors_[tensor];
+  if (declared.seen_in != mailbox_.attempt().number) return true;
+  const Measured& found = mailbox_.sheet()[declared.slot];
+  return found.scale == scale && found.target == against;
+}
+
+Measured* Recorder::place_or_null(std::uint32_t tensor, SendMode send, double scale, DType against) {
   Declared& declared = tensors_[tensor];
   Sheet& sheet = mailbox_.sheet();
   const std::uint64_t attempt = mailbox_.attempt().number;
@@ -139,15 +150,12 @@ Measured& Recorder::place(std::uint32_t tensor, SendMode send, double scale, std
     made.role = declared.role;
     made.target = against;
     made.send = send;
-    made.scale = under;
+    made.scale = scale;
     made.table_numel = declared.numel;
-    return made;
+    return &made;
   }
   Measured& found = sheet[declared.slot];
-  if (found.scale != under || found.target != against) {
-    throw Refused(SCALEWATCH_INVALID_ARGUMENT, "this tensor was observed in this attempt under another scale or target");
-  }
-  return found;
+  return found.scale == scale && found.target == against ? &found : nullptr;
 }
 
 void Recorder::add(Measured& into, const Record& record) {
@@ -246,7 +254,9 @@ bool Recorder::end() {
   const std::uint64_t entered = now_ns();
   open_ = false;
   misuses_ = 0;
+  devices_.end(attempt);
   if (mailbox_.stopped()) {
+    for (cuda::Batch* batch : attempt.batches) batch->abandon();
     mailbox_.sheet().clear();
     attempt.reset();
     bad_ = 0;
@@ -259,7 +269,7 @@ bool Recorder::end() {
   attempt.phase = phase_;
   attempt.cost = {counters_.trainer_thread_ns.load(std::memory_order_relaxed),
                   counters_.measure_ns.load(std::memory_order_relaxed),
-                  counters_.misuse_dropped.load(std::memory_order_relaxed)};
+                  counters_.misuse_dropped.load(std::memory_order_relaxed), devices_.calls_so_far()};
   mailbox_.post(std::exchange(bad_, 0), tensors_.size());
   // After the post: whoever waits for this attempt to be durable waits for one that the client's thread will find.
   counters_.attempts.store(counters_.attempts.load(std::memory_order_relaxed) + 1, std::memory_order_release);

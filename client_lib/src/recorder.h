@@ -13,6 +13,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "client_lib/src/devices.h"
 #include "client_lib/src/mailbox.h"
 #include "client_lib/src/sampling.h"
 #include "client_lib/src/types.h"
@@ -31,7 +32,7 @@ class Refused : public std::runtime_error {
   int status_;
 };
 
-class Recorder {
+class Recorder final : private Places {
  public:
   // What the trainer's thread counts; read by any thread.
   struct Counters {
@@ -54,6 +55,14 @@ class Recorder {
   // tensor.dtype is filled in from the table.
   void observe(std::uint32_t tensor, StridedTensor view, double scale, std::int32_t target);
   void observe(std::uint32_t tensor, const Record& record, double scale, std::int32_t target);
+  void observe_device(std::uint32_t tensor, const void* data, std::uint64_t numel, const DevicePlace& on,
+                      const DeviceMeasuring& how);
+  // kind: of device::ScalarSource. An address of 0 is no scalar.
+  void observe_scalar_device(const DevicePlace& where, std::uint64_t address, std::uint32_t kind, ScalarKind meaning,
+                             std::uint32_t scaler, std::uint32_t optimizer);
+  // Launches what was noted; gives the graph that it became a part of, or Devices::kNoGraph.
+  std::uint32_t measure_device();
+  void observe_graph(std::uint32_t graph, cuda::Stream stream);
   // Whether the open attempt wants this tensor: observing it otherwise is legal, costs nothing and changes nothing.
   [[nodiscard]] bool wanted(std::uint32_t tensor);
   ScalerObservation& scaler(std::uint32_t id);
@@ -68,6 +77,8 @@ class Recorder {
   [[nodiscard]] bool attempt_is_open() const noexcept { return open_; }
   [[nodiscard]] const Sampling& sampling() const noexcept { return sampling_; }
   [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
+  [[nodiscard]] Devices& devices() noexcept { return devices_; }
+  [[nodiscard]] const Devices& devices() const noexcept { return devices_; }
 
  private:
   struct Declared {
@@ -83,9 +94,20 @@ class Recorder {
   [[nodiscard]] Due due_of(std::uint32_t tensor) const noexcept;
   // The tensor's place in the open attempt, made if need be.
   Measured& place(std::uint32_t tensor, SendMode send, double scale, std::int32_t target);
+  cuda::RecordTag place(const DeviceTensor& tensor) noexcept override;
+  // Null: it was observed in this attempt under another scale or target. scale: 0 = a GPU knows it.
+  Measured* place_or_null(std::uint32_t tensor, SendMode send, double scale, DType against);
+  [[nodiscard]] bool agrees(std::uint32_t tensor, double scale, DType against) const noexcept;
   void add(Measured& into, const Record& record);
   template <class Measure>
   void observe_with(std::uint32_t tensor, std::uint64_t numel, double scale, std::int32_t target, const Measure& measure);
+
+  // One call in so many has its time taken: a clock costs as much as the call. A prime, so that it is not always the same
+  // tensors'. A pass over more elements is always timed.
+  static constexpr unsigned kSampling = 17;
+  [[nodiscard]] static std::uint64_t now_ns();
+  static void add_to(std::atomic<std::uint64_t>& counter, std::uint64_t amount);
+  [[nodiscard]] static std::uint64_t extrapolated(std::uint64_t ns);
 
   Mailbox& mailbox_;
   const DType compute_dtype_;
@@ -101,6 +123,7 @@ class Recorder {
   std::size_t bad_ = 0;      // records of the open attempt that are not finite
   std::size_t misuses_ = 0;  // of the open attempt or the next one
   unsigned calls_ = 0;
+  Devices devices_{*this};
   Counters counters_;
 };
 

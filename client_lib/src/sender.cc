@@ -30,8 +30,10 @@ constexpr std::uint32_t kUsualMessageBytes = 4U << 20;  // until the server says
 constexpr std::size_t kTableChunkBytes = 16U << 10;     // well below the least that a server may be told to take
 constexpr milliseconds kPoll{5};  // the trainer's thread wakes nobody: what it posted is seen after so long
 constexpr seconds kAgeCheck{60};
-constexpr std::size_t kMaxMisuse = 16;   // of an attempt
-constexpr std::uint64_t kRingShare = 8;  // the ring gets an eighth of the buffer's bytes
+constexpr seconds kDevicePatience{30};          // an attempt whose GPUs take longer is sent without what they have to say
+constexpr milliseconds kClosingPatience{1000};  // the same while the trainer waits in close
+constexpr std::size_t kMaxMisuse = 16;          // of an attempt
+constexpr std::uint64_t kRingShare = 8;         // the ring gets an eighth of the buffer's bytes
 constexpr std::size_t kMaxFaultText = 255;
 constexpr std::string_view kToldToStop = "the server asked it to stop reporting";
 
@@ -89,12 +91,13 @@ bool has_failed(const Attempt& attempt) {
 
 }  // namespace
 
-Sender::Sender(Mailbox& mailbox, SenderOptions options, const Identity& identity, const Sampling& sampling)
+Sender::Sender(Mailbox& mailbox, SenderOptions options, const Identity& identity, const Sampling& sampling, Devices& devices)
     : mailbox_(mailbox),
       options_(std::move(options)),
       identity_(identity),
       name_("run '" + identity.run + "' rank " + std::to_string(identity.rank)),
       sampling_(sampling),
+      device_results_(devices),
       ring_(options_.ring_attempts, options_.buffer_bytes / kRingShare),
       own_{pack_identity(identity), {}, SendBuffer(options_.buffer_bytes), identity.incarnation_order},
       max_message_bytes_(kUsualMessageBytes),
@@ -139,17 +142,48 @@ void Sender::run() {
 void Sender::collect() {
   mailbox_.take(mail_);
   if (!mail_.tensors.empty()) collect_tensors();
-  for (Attempt* attempt : mail_.attempts) {
-    if (!stopped_) collect(*attempt);
-    mailbox_.give_back(attempt);
-  }
-  mail_.attempts.clear();
-  if (!stopped_) note_lost_before(mail_.ended + 1);
   if (mail_.closing && !leaving_noted_) {
     leaving_noted_ = true;
+    closing_since_ = Clock::now();
     retry_at_ = std::min(retry_at_, Clock::now());
   }
+  collect_attempts();
+  tell_device_faults();
+  if (!stopped_ && mail_.attempts.empty()) note_lost_before(mail_.ended + 1);
   direct();
+}
+
+// In their order: one that waits for its GPUs holds those after it up.
+void Sender::collect_attempts() {
+  std::size_t done = 0;
+  for (; done < mail_.attempts.size(); ++done) {
+    Attempt& attempt = *mail_.attempts[done];
+    if (!settle(attempt)) break;
+    if (!stopped_) collect(attempt);
+    mailbox_.give_back(&attempt);
+  }
+  mail_.attempts.erase(mail_.attempts.begin(), mail_.attempts.begin() + static_cast<std::ptrdiff_t>(done));
+  device_results_.reclaim();
+}
+
+bool Sender::settle(Attempt& attempt) {
+  if (attempt.batches.empty()) return true;
+  const auto now = Clock::now();
+  if (waiting_for_ != attempt.number) {
+    waiting_for_ = attempt.number;
+    waiting_since_ = now;
+  }
+  const auto closing_at = std::min(closing_since_ + kClosingPatience, mail_.deadline);
+  const bool give_up = now >= waiting_since_ + kDevicePatience || (mail_.closing && now >= closing_at);
+  return device_results_.settle(attempt, give_up);
+}
+
+void Sender::tell_device_faults() {
+  for (const DeviceFault& fault : device_results_.new_faults()) {
+    device_lines_.push_back("GPU " + std::to_string(fault.device) + " of " + name_ +
+                            " is not measured any more; training goes on (" + fault.detail + ")");
+  }
+  while (!device_lines_.empty() && log_line(device_lines_.front())) device_lines_.erase(device_lines_.begin());
 }
 
 void Sender::collect_tensors() {
@@ -181,11 +215,12 @@ void Sender::collect(const Attempt& attempt) {
   misuse_.clear();
   for (Misuse misuse; misuse_.size() < kMaxMisuse && mailbox_.take_misuse(attempt.number, misuse);) misuse_.push_back(misuse);
 
+  tell_device_faults();
   const SendBuffer& buffer = own_.buffer;
-  const ReportCounters counters{status_.reports_sent,      buffer.counters().dropped_total(),
-                                buffer.counters().thinned, buffer.bytes(),
-                                buffer.spooled_bytes(),    status_.client_thread_ns};
-  const bool full = attempt.sheet != nullptr && attempt.statistics_lost == LossCause::kNone;
+  const ReportCounters counters{
+      status_.reports_sent,   buffer.counters().dropped_total(), buffer.counters().thinned, buffer.bytes(),
+      buffer.spooled_bytes(), status_.client_thread_ns,          device_results_.counters()};
+  const bool full = attempt.sheet != nullptr && attempt.statistics_lost != LossCause::kQueueFull;
   if (attempt.statistics_lost != LossCause::kNone) ++status_.reports_thinned;
   own_.buffer.add_report(attempt.number, full ? Fullness::kFull : Fullness::kBadOnly,
                          packer_.pack(attempt, buffer.last_seq() + 1, misuse_, counters));
@@ -227,11 +262,12 @@ void Sender::step(Clock::time_point now) {
     state_ = mail_.closing ? State::kOver : State::kWaiting;
     return;
   }
-  if (mail_.closing && now >= mail_.deadline) {
+  const bool all_taken = mail_.attempts.empty();
+  if (mail_.closing && now >= mail_.deadline && all_taken) {
     state_ = State::kOver;
     return;
   }
-  if (state_ == State::kWaiting && mail_.closing && !mail_.say_goodbye && outbox().buffer.all_durable()) {
+  if (state_ == State::kWaiting && mail_.closing && !mail_.say_goodbye && all_taken && outbox().buffer.all_durable()) {
     state_ = State::kOver;
     return;
   }
@@ -244,7 +280,7 @@ void Sender::connect(Clock::time_point now) {
     status_.last_fault = "too few file descriptors are left for a connection";
     return retry(now);
   }
-  if (mail_.closing && status_.connects == 0 && tries_closing_ > 0) {
+  if (mail_.closing && mail_.attempts.empty() && status_.connects == 0 && tries_closing_ > 0) {
     state_ = State::kOver;  // the server was never there
     return;
   }
@@ -383,7 +419,7 @@ bool Sender::write_one(Clock::time_point now) {
     state_ = State::kLeaving;
     return true;
   }
-  if (mail_.closing) {
+  if (mail_.closing && mail_.attempts.empty()) {
     if (mail_.say_goodbye) send(pack_goodbye(from.buffer.last_seq(), mail_.reason));
     state_ = State::kLeaving;
     return true;

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "client_lib/src/device_results.h"
 #include "client_lib/src/mailbox.h"
 #include "client_lib/src/pack.h"
 #include "client_lib/src/ring.h"
@@ -35,7 +36,7 @@ struct SenderOptions {
 class Sender {
  public:
   // identity, and sampling (the trainer's own), must outlive the sender and change no more.
-  Sender(Mailbox& mailbox, SenderOptions options, const Identity& identity, const Sampling& sampling);
+  Sender(Mailbox& mailbox, SenderOptions options, const Identity& identity, const Sampling& sampling, Devices& devices);
 
   // Runs until the mailbox is closed and all is done, or its deadline passed.
   void run();
@@ -55,6 +56,9 @@ class Sender {
   void find_left_over();
   void collect_tensors();
   void collect(const Attempt& attempt);
+  void collect_attempts();
+  bool settle(Attempt& attempt);
+  void tell_device_faults();
   void note_lost_before(std::uint64_t attempt);
   void flush_ring();
   void direct();
@@ -81,6 +85,11 @@ class Sender {
   const std::string name_;  // of run and rank, for people
   const Sampling& sampling_;
   Mailbox::Mail mail_;
+  DeviceResults device_results_;
+  std::vector<std::string> device_lines_;  // to be said on stderr
+  std::uint64_t waiting_for_ = 0;          // attempt whose GPUs are not done
+  Clock::time_point waiting_since_;
+  Clock::time_point closing_since_;
   ReportPacker packer_;
   Ring ring_;
   Directives directives_;

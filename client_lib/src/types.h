@@ -12,6 +12,10 @@
 
 #include "cuda/record/record.h"
 
+namespace scalewatch::cuda {
+class Batch;  // cuda/device/batch.h
+}
+
 namespace scalewatch::client {
 
 struct ScalerInfo {
@@ -66,8 +70,8 @@ struct Measured {
   SendMode send = SendMode::kAlways;
   std::uint32_t micro_batches = 0;
   std::int64_t first_bad_micro = -1;  // -1 = none was non-finite
-  double scale = 1;
-  std::uint64_t table_numel = 0;  // as declared
+  double scale = 1;                   // 0: a GPU knows it
+  std::uint64_t table_numel = 0;      // as declared
   Record record;
 
   [[nodiscard]] bool bad() const noexcept { return record.non_finite() != 0; }
@@ -103,6 +107,14 @@ struct Cost {
   std::uint64_t trainer_thread_ns = 0;
   std::uint64_t measure_ns = 0;
   std::uint64_t misuse_dropped = 0;
+  std::uint64_t driver_calls = 0;  // of CUDA
+};
+
+// A GPU that is not measured, or not any more.
+struct DeviceFault {
+  int device = 0;
+  std::int32_t cause = 0;  // number of scalewatch.v1.DeviceFaultCause
+  std::string detail;      // one line
 };
 
 // Numbers equal scalewatch.v1.LossCause.
@@ -115,8 +127,12 @@ enum class LossCause : std::uint8_t {
   kInternal = 5,
   kReconnect = 6,
   kSpoolLimit = 7,
+  kDevice = 8,
 };
-inline constexpr std::size_t kLossCauses = 8;
+inline constexpr std::size_t kLossCauses = 9;
+
+// Results of GPUs that an attempt waits for, at most.
+inline constexpr std::size_t kMostBatches = 32;
 
 // All that the trainer said about one attempt. Made on its thread, packed on the client's, then used again.
 struct Attempt {
@@ -124,9 +140,12 @@ struct Attempt {
   std::int64_t step = 0;
   std::int64_t time_ms = 0;
   Sheet* sheet = nullptr;                        // what was measured; owned by the mailbox
+  bool sheet_cut = false;                        // it holds some of the non-finite records only
   LossCause statistics_lost = LossCause::kNone;  // why the sheet holds less than was measured
   std::vector<ScalerObservation> scalers;
   std::vector<OptimizerObservation> optimizers;
+  std::vector<cuda::Batch*> batches;  // what GPUs still have to say of it
+  std::size_t batches_settled = 0;    // so many of them have said it
   std::optional<double> loss, lr, grad_norm;
   bool grad_norm_scaled = false;
   bool grad_norm_clipped = false;
@@ -145,9 +164,12 @@ struct Attempt {
   // Empties it and keeps its memory.
   void reset() {
     sheet = nullptr;
+    sheet_cut = false;
     statistics_lost = LossCause::kNone;
     scalers.clear();
     optimizers.clear();
+    batches.clear();
+    batches_settled = 0;
     loss.reset();
     lr.reset();
     grad_norm.reset();

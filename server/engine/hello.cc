@@ -185,7 +185,7 @@ std::uint64_t table_hash(const domain::TensorTable& table) {
 }
 
 domain::LossCause loss_cause(v1::LossCause cause) {
-  const bool known = cause > v1::LOSS_CAUSE_UNSPECIFIED && cause <= v1::LOSS_CAUSE_SPOOL_LIMIT;
+  const bool known = cause > v1::LOSS_CAUSE_UNSPECIFIED && cause <= v1::LOSS_CAUSE_DEVICE;
   return known ? static_cast<domain::LossCause>(cause) : domain::LossCause::kInternal;
 }
 

@@ -173,6 +173,42 @@ typedef struct scalewatch_record {
   float absmin_nonzero; /* NaN = no finite non-zero element */
 } scalewatch_record;
 
+/* Where something lies on a GPU, and on which stream it is ready. Zero it, set size, then what differs.
+ *
+ * CUDA: the driver (525 or later) is opened when a GPU is named first; this library needs no CUDA toolkit. Data must belong to
+ * the device's primary context, as all memory of the CUDA runtime and of PyTorch does. Nothing here waits for the GPU: work is
+ * put on the stream, and the client's thread asks for its end. A stream must live until the attempt has ended. A GPU that
+ * can't be measured, or no longer (no driver, one too old, an unknown architecture, no memory, an error of the trainer's own
+ * kernels), is left alone: the calls go on to return OK, it is said once on stderr and told to the server, and what is lost is
+ * counted (scalewatch_stats). Tensors in host memory are measured as before. */
+typedef struct scalewatch_device {
+  size_t size;    /* sizeof(scalewatch_device) */
+  int32_t device; /* CUDA's ordinal in this process: cudaGetDevice's, torch's index; 0 to 63 */
+  void* stream;   /* cudaStream_t or CUstream; NULL = the legacy default stream, (void*)2 = the thread's default stream */
+} scalewatch_device;
+
+/* How a tensor on a GPU is measured. Zero it, set size, then what differs. */
+typedef struct scalewatch_device_tensor {
+  size_t size;            /* sizeof(scalewatch_device_tensor) */
+  const float* scale_at;  /* on the GPU: what the values were multiplied by; read with the data. NULL = scale below */
+  double scale;           /* 1 (or 0) = nothing */
+  int32_t target;         /* as scalewatch_observe */
+  int32_t transient;      /* not 0: measured at once, because the data is gone or changed before the attempt ends */
+  uint32_t ndim;          /* dimensions of a strided tensor, at most 8; 0 = contiguous */
+  const uint64_t* sizes;  /* ndim of them; numel is their product */
+  const int64_t* strides; /* ndim of them, in elements; may be negative or 0 */
+} scalewatch_device_tensor;
+
+/* A scaler's state on a GPU. Zero it, set size, then what is there; NULL = not known. */
+typedef struct scalewatch_device_scaler {
+  size_t size;                   /* sizeof(scalewatch_device_scaler) */
+  const float* scale_before;     /* in force during the attempt: before the scaler's update */
+  const float* scale_after;      /* after it */
+  const int32_t* growth_tracker; /* after it */
+} scalewatch_device_scaler;
+
+#define SCALEWATCH_NO_GRAPH UINT32_MAX
+
 enum scalewatch_connection {
   SCALEWATCH_NOT_STARTED = 0, /* before the first attempt */
   SCALEWATCH_CONNECTING = 1,
@@ -206,6 +242,15 @@ typedef struct scalewatch_stats {
   uint64_t sampled_out;         /* observations that sampling left unmeasured */
   uint64_t spooled_bytes;       /* held on disk for resending */
   uint64_t client_thread_ns;    /* processor time of the client's own thread (gRPC's threads not included) */
+  uint64_t cuda_driver_calls;   /* CUDA driver calls made on the trainer's thread */
+  uint64_t cuda_poll_calls;     /* the same on the client's thread, which asks whether results are there */
+  uint64_t gpu_ns;              /* GPU time of this library's kernels; one launch in 17 is timed */
+  uint64_t device_lost_quiet;   /* measurements on GPUs that can't be measured, or not any more */
+  uint64_t device_lost_busy;    /* measurements that found no memory free, because results before them were still on their
+                                   way, or whose stream could not be used, because another one was captured */
+  uint64_t device_lost_late;    /* measurements that did not come within 30 s */
+  uint64_t device_lost_replays; /* of replays of a CUDA graph beyond the 8 that are kept between two observe_graph */
+  int32_t device_fault;         /* number of scalewatch.v1.DeviceFaultCause of a GPU that is not measured; 0 = none */
 } scalewatch_stats;
 
 /* "0.1.0". Any thread; no cost. */
@@ -268,6 +313,40 @@ SCALEWATCH_API int scalewatch_observe_strided(scalewatch_monitor* monitor, uint3
 /* As scalewatch_observe, with statistics that were made elsewhere. Cost: no pass. */
 SCALEWATCH_API int scalewatch_observe_record(scalewatch_monitor* monitor, uint32_t tensor, const scalewatch_record* record,
                                              double scale, int32_t target);
+
+/* Notes numel contiguous (or how->ndim: strided) elements of the tensor's dtype on a GPU. They are measured by the next
+ * scalewatch_measure_device or by end_attempt, on on->stream, all that were noted in one launch: until then they must neither
+ * change nor be freed. With how->transient they are measured now, and may be used again by what follows on the stream.
+ * how: NULL = the defaults. At most 2^33 elements; at most 8 streams a device and attempt.
+ * Micro-batches and errors as scalewatch_observe, and INVALID_ARGUMENT for a device that can't be. */
+SCALEWATCH_API int scalewatch_observe_device(scalewatch_monitor* monitor, uint32_t tensor, const void* data, uint64_t numel,
+                                             const scalewatch_device* on, const scalewatch_device_tensor* how);
+
+/* Launches what was noted since the last launch, e.g. gradients before the optimizer unscales them, or the scaler's state
+ * before it is updated. Calls of the driver: 2, 2 for tensors and at most 1 upload, or 1 for scalars alone; at the attempt's
+ * end 2 more a stream (see "cuda_driver_calls").
+ *
+ * CUDA graphs: what is launched while the stream is captured becomes part of the graph and of no attempt. *graph (NULL is
+ * legal) is its number then, else SCALEWATCH_NO_GRAPH. What sampling left out at that attempt is not in the graph. The
+ * memory that the graph uses is never freed. At most 64 graphs a device. Errors: WRONG_STATE. */
+SCALEWATCH_API int scalewatch_measure_device(scalewatch_monitor* monitor, uint32_t* graph);
+
+/* After replays of a graph on this stream: what they measured since the last call belongs to the open attempt; several replays
+ * are micro-batches. The newest 8 are kept. Errors: INVALID_ARGUMENT (unknown graph), WRONG_STATE. */
+SCALEWATCH_API int scalewatch_observe_graph(scalewatch_monitor* monitor, uint32_t graph, void* stream);
+
+/* As scalewatch_observe_scaler, for state on a GPU: noted now, read by the next scalewatch_measure_device or end_attempt. So
+ * scale_before is noted and launched before the scaler's update, the others after it.
+ * Errors: INVALID_ARGUMENT (unknown scaler, a device that can't be), WRONG_STATE. */
+SCALEWATCH_API int scalewatch_observe_scaler_device(scalewatch_monitor* monitor, uint32_t scaler, const scalewatch_device* on,
+                                                    const scalewatch_device_scaler* state);
+
+/* As scalewatch_observe_optimizer, for found_inf on a GPU (NULL = not known), read as above: before the scaler's update, which
+ * drops it. outcome SCALEWATCH_OUTCOME_UNKNOWN: what found_inf_decided (else found_inf_local) says.
+ * Errors: INVALID_ARGUMENT (also: the optimizer is another scaler's), WRONG_STATE. */
+SCALEWATCH_API int scalewatch_observe_optimizer_device(scalewatch_monitor* monitor, uint32_t scaler, uint32_t optimizer,
+                                                       const scalewatch_device* on, const float* found_inf_local,
+                                                       const float* found_inf_decided, int32_t outcome);
 
 /* Notes what a scaler did at the open attempt; said again, it replaces what was said. scale_before: in force during the
  * attempt; scale_after: after the update (the same when there was none). NaN or a negative tracker or hysteresis = not known.

@@ -77,6 +77,20 @@ struct OptimizerOptions {
   bool fused = false;
 };
 
+// Where something lies on a GPU; see scalewatch_device.
+struct Gpu {
+  std::int32_t device = 0;  // CUDA's ordinal
+  void* stream = nullptr;   // cudaStream_t or CUstream
+};
+
+// How a tensor on a GPU is measured; see scalewatch_device_tensor.
+struct DeviceTensorOptions {
+  double scale = 1;
+  const float* scale_at = nullptr;  // on the GPU, in place of scale
+  scalewatch_dtype target = SCALEWATCH_DTYPE_UNSPECIFIED;
+  bool transient = false;  // measured at once
+};
+
 // One client start of one rank. Movable; says goodbye when destroyed (waits at most 5 s for the server).
 class Monitor {
  public:
@@ -203,6 +217,37 @@ class Monitor {
   bool observe(TensorId tensor, const void* data, std::uint64_t numel, double scale = 1,
                scalewatch_dtype target = SCALEWATCH_DTYPE_UNSPECIFIED) noexcept {
     return ok(scalewatch_observe(handle_, tensor, data, numel, scale, target));
+  }
+  // data: on the GPU; until measure_device or end_attempt it must not change, unless it is measured at once.
+  bool observe_device(TensorId tensor, const void* data, std::uint64_t numel, const Gpu& gpu,
+                      const DeviceTensorOptions& options = {}) noexcept {
+    scalewatch_device_tensor how{};
+    how.size = sizeof how;
+    how.scale_at = options.scale_at;
+    how.scale = options.scale;
+    how.target = options.target;
+    how.transient = options.transient ? 1 : 0;
+    const scalewatch_device on{sizeof on, gpu.device, gpu.stream};
+    return ok(scalewatch_observe_device(handle_, tensor, data, numel, &on, &how));
+  }
+  // Launches what was noted. graph: what it became a part of while the stream is captured, else SCALEWATCH_NO_GRAPH.
+  bool measure_device(std::uint32_t* graph = nullptr) noexcept { return ok(scalewatch_measure_device(handle_, graph)); }
+  bool observe_graph(std::uint32_t graph, void* stream) noexcept {
+    return ok(scalewatch_observe_graph(handle_, graph, stream));
+  }
+  // Pointers to the GPU; null = not known. Read by the next measure_device or end_attempt.
+  bool observe_scaler_device(ScalerId scaler, const Gpu& gpu, const float* scale_before, const float* scale_after = nullptr,
+                             const std::int32_t* growth_tracker = nullptr) noexcept {
+    const scalewatch_device on{sizeof on, gpu.device, gpu.stream};
+    const scalewatch_device_scaler state{sizeof state, scale_before, scale_after, growth_tracker};
+    return ok(scalewatch_observe_scaler_device(handle_, scaler, &on, &state));
+  }
+  bool observe_optimizer_device(ScalerId scaler, OptimizerId optimizer, const Gpu& gpu, const float* found_inf_local,
+                                const float* found_inf_decided,
+                                scalewatch_outcome outcome = SCALEWATCH_OUTCOME_UNKNOWN) noexcept {
+    const scalewatch_device on{sizeof on, gpu.device, gpu.stream};
+    return ok(
+        scalewatch_observe_optimizer_device(handle_, scaler, optimizer, &on, found_inf_local, found_inf_decided, outcome));
   }
   bool observe_scaler(ScalerId scaler, double scale_before, double scale_after, std::int64_t growth_tracker = -1,
                       std::int32_t hysteresis = -1) noexcept {

@@ -115,6 +115,31 @@ FIELD(scalewatch_stats, misuse_dropped, 392, 8);
 FIELD(scalewatch_stats, sampled_out, 400, 8);
 FIELD(scalewatch_stats, spooled_bytes, 408, 8);
 FIELD(scalewatch_stats, client_thread_ns, 416, 8);
+FIELD(scalewatch_stats, cuda_driver_calls, 424, 8);
+FIELD(scalewatch_stats, cuda_poll_calls, 432, 8);
+FIELD(scalewatch_stats, gpu_ns, 440, 8);
+FIELD(scalewatch_stats, device_lost_quiet, 448, 8);
+FIELD(scalewatch_stats, device_lost_busy, 456, 8);
+FIELD(scalewatch_stats, device_lost_late, 464, 8);
+FIELD(scalewatch_stats, device_lost_replays, 472, 8);
+FIELD(scalewatch_stats, device_fault, 480, 4);
+
+FIELD(scalewatch_device, size, 0, 8);
+FIELD(scalewatch_device, device, 8, 4);
+FIELD(scalewatch_device, stream, 16, 8);
+FIELD(scalewatch_device_tensor, size, 0, 8);
+FIELD(scalewatch_device_tensor, scale_at, 8, 8);
+FIELD(scalewatch_device_tensor, scale, 16, 8);
+FIELD(scalewatch_device_tensor, target, 24, 4);
+FIELD(scalewatch_device_tensor, transient, 28, 4);
+FIELD(scalewatch_device_tensor, ndim, 32, 4);
+FIELD(scalewatch_device_tensor, sizes, 40, 8);
+FIELD(scalewatch_device_tensor, strides, 48, 8);
+FIELD(scalewatch_device_scaler, size, 0, 8);
+FIELD(scalewatch_device_scaler, scale_before, 8, 8);
+FIELD(scalewatch_device_scaler, scale_after, 16, 8);
+FIELD(scalewatch_device_scaler, growth_tracker, 24, 8);
+PIN(SCALEWATCH_NO_GRAPH == 4294967295U);
 
 NUMBER(SCALEWATCH_OK, 0);
 NUMBER(SCALEWATCH_INVALID_ARGUMENT, 1);
@@ -181,6 +206,13 @@ typedef struct functions {
   int (*end_attempt)(scalewatch_monitor*);
   int (*get_stats)(scalewatch_monitor*, scalewatch_stats*);
   int (*wait_durable)(scalewatch_monitor*, int64_t);
+  int (*observe_device)(scalewatch_monitor*, uint32_t, const void*, uint64_t, const scalewatch_device*,
+                        const scalewatch_device_tensor*);
+  int (*measure_device)(scalewatch_monitor*, uint32_t*);
+  int (*observe_graph)(scalewatch_monitor*, uint32_t, void*);
+  int (*observe_scaler_device)(scalewatch_monitor*, uint32_t, const scalewatch_device*, const scalewatch_device_scaler*);
+  int (*observe_optimizer_device)(scalewatch_monitor*, uint32_t, uint32_t, const scalewatch_device*, const float*, const float*,
+                                  int32_t);
 } functions;
 
 static const functions released = {
@@ -206,6 +238,11 @@ static const functions released = {
     scalewatch_end_attempt,
     scalewatch_get_stats,
     scalewatch_wait_durable,
+    scalewatch_observe_device,
+    scalewatch_measure_device,
+    scalewatch_observe_graph,
+    scalewatch_observe_scaler_device,
+    scalewatch_observe_optimizer_device,
 };
 
 /* Sizes as a trainer of 0.1 was compiled with. */

@@ -24,6 +24,7 @@ constexpr char kAllow = 0;
 constexpr char kBlock = 1;
 
 thread_local bool watched = false;
+thread_local bool paused = false;
 // Of the watched thread.
 struct {
   std::uint64_t allocations = 0;
@@ -143,6 +144,20 @@ TrainerGuard::~TrainerGuard() {
   selector = kAllow;
   watched = false;
   prctl(PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_OFF, 0, 0, 0);
+}
+
+void TrainerGuard::pause() {
+  if (!watched) return;
+  watched = false;
+  paused = true;
+  selector = kAllow;
+}
+
+void TrainerGuard::resume() {
+  if (!paused) return;
+  paused = false;
+  watched = true;
+  if (seen.system_calls == 0) selector = kBlock;
 }
 
 std::uint64_t TrainerGuard::allocations() const {

@@ -17,6 +17,10 @@ class TrainerGuard {
   TrainerGuard(const TrainerGuard&) = delete;
   TrainerGuard& operator=(const TrainerGuard&) = delete;
 
+  // What the watched thread does between the two is not counted; on another thread they do nothing.
+  static void pause();
+  static void resume();
+
   [[nodiscard]] std::uint64_t allocations() const;
   [[nodiscard]] std::uint64_t locks() const;  // mutexes taken, free ones too, and conditions signalled
   [[nodiscard]] std::uint64_t system_calls() const;
