@@ -164,6 +164,9 @@ void JoinedAttempt::join(const AttemptDigest& digest, std::vector<ScalerReport> 
   report.gradient_scale = digest.gradient_scale;
   report.gradients_zero = digest.gradients_zero;
   report.misuse = digest.misuse;
+  report.accuracy = digest.accuracy;
+  report.outcome_counted = digest.outcome_counted;
+  report.rank_differences = digest.rank_differences;
   report.input_non_finite = digest.input_non_finite;
   report.non_finite_total = digest.non_finite_total;
   report.observed_gradients = digest.observed_gradients;

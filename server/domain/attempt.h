@@ -54,6 +54,9 @@ struct RankReport {
   std::vector<std::pair<Role, std::string>> recovered;
   std::string falling;
   double octaves_fallen = 0;
+  std::optional<double> accuracy;
+  bool outcome_counted = false;  // a log's counter says that it was applied
+  std::vector<RankDifference> rank_differences;
 
   [[nodiscard]] bool training() const { return phase == Phase::kUnspecified || phase == Phase::kTrain; }
 
@@ -62,6 +65,7 @@ struct RankReport {
     a(lr, grad_norm_scaled, grad_norm_clipped, gradient_norm, gradient_scale, gradients_zero, misuse);
     a(rank, step, phase, loss, grad_norm, input_non_finite, non_finite_total, observed_gradients, observed_activations,
       observed_activation_gradients, observed_parameters, whole_gradients, scalers, recovered, falling, octaves_fallen);
+    a(accuracy, outcome_counted, rank_differences);
   }
 };
 

@@ -245,6 +245,11 @@ class Finder {
         blame.octaves_fallen = report.octaves_fallen;
       }
     }
+    // A log's lines are of whoever printed them.
+    if (run_.from_log) {
+      blame.ranks.clear();
+      blame.rank_of_origin.reset();
+    }
     const bool state_seen_bad = !state_.empty();
     blame.note = blame_note(blame, {attempt_, run_, gradients_known_, state_seen_bad, doubtful_mask(blame)});
     return blame;

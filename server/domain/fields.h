@@ -21,7 +21,11 @@ void persist(A& a, OptimizerObservation& v) {
 }
 template <class A>
 void persist(A& a, ScalerObservation& v) {
-  a(v.scaler, v.scale_before, v.scale_after, v.growth_tracker, v.hysteresis, v.optimizers);
+  a(v.scaler, v.scale_before, v.scale_after, v.growth_tracker, v.hysteresis, v.optimizers, v.applied_before, v.fatal);
+}
+template <class A>
+void persist(A& a, RankDifference& v) {
+  a(v.what, v.tensor, v.first, v.other, v.first_value, v.other_value, v.detail);
 }
 template <class A>
 void persist(A& a, MisuseObservation& v) {

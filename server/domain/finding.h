@@ -66,6 +66,7 @@ struct Finding {
   std::string acknowledged_by;  // empty: nobody
   std::string acknowledge_comment;
   TimeMs acknowledged_time = 0;
+  std::uint64_t line = 0;  // of a log: where its first evidence stands, from 1; 0 = not from a log, or not known. Not persisted
 };
 
 // A change of a finding's life. Firing and resolving are told once each; updates are for display.

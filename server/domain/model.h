@@ -73,10 +73,12 @@ struct OptimizerTrack {
   std::int64_t streak_first_step = 0;
   Attempt first_attempt = 0;  // seen at all
   std::int64_t first_step = 0;
+  // Of a log that begins within the search: attempts before the first one seen, by the log's own numbers. All were skipped.
+  std::uint64_t unseen_skips = 0;
   template <class A>
   void persist(A& a) {
     a(index, name, calibrating, applied, skipped, consecutive_skips, streak_first_attempt, streak_first_step, first_attempt,
-      first_step);
+      first_step, unseen_skips);
   }
 };
 
@@ -111,6 +113,8 @@ struct ScalerTrack {
   double floor = 0;  // 0 = none
   bool dynamic = true;
   bool guards = true;
+
+  bool from_log = false;  // see RankJoined
 
   std::uint32_t declared_optimizers = 0;  // most that a rank said it has for this scaler
 
@@ -153,9 +157,9 @@ struct ScalerTrack {
   }
   template <class A>
   void persist(A& a) {
-    a(info, hysteresis, init, floor, dynamic, guards, declared_optimizers, leader, last_attempt, scale, scale_first, scale_min,
-      growth_tracker, applied, skipped, partial, growths, consecutive_skips, optimizers, window, window_skipped, window_grew,
-      unmoved_skips, largest_fall, credit, unexplained);
+    a(info, hysteresis, init, floor, dynamic, guards, from_log, declared_optimizers, leader, last_attempt, scale, scale_first,
+      scale_min, growth_tracker, applied, skipped, partial, growths, consecutive_skips, optimizers, window, window_skipped,
+      window_grew, unmoved_skips, largest_fall, credit, unexplained);
     a(replay, replay_started, rates_known, clean_known, hysteresis_known, changes);
   }
 };
@@ -217,6 +221,7 @@ struct RunModel {
   std::uint32_t world_size = 0;
   std::string framework;
   DType compute_dtype = DType::kUnspecified;
+  bool from_log = false;  // see RankJoined
   std::map<Rank, RankInfo> ranks;
   std::uint64_t present = 0;  // of them, ranks that have not said goodbye
   std::vector<ScalerTrack> scalers;
@@ -259,7 +264,7 @@ struct RunModel {
   void persist(A& a) {
     a(segment, segment_started, world_size, framework, compute_dtype, ranks, present, scalers, closed, newest, attempts,
       applied, skipped, partial, last_step, suspect_since, suspect_since_step, loss, grad_norm, lr, poisoned, masks, blames);
-    a(first_step, now, segment_before);
+    a(first_step, now, from_log, segment_before);
   }
 };
 

@@ -31,6 +31,7 @@ enum class LossCause : std::uint8_t {
   kInternal = 5,
   kReconnect = 6,
   kSpoolLimit = 7,
+  kDevice = 8,
 };
 
 enum class Phase : std::uint8_t { kUnspecified = 0, kTrain = 1, kEval = 2, kCheckpoint = 3, kInit = 4 };
@@ -80,6 +81,9 @@ struct ScalerObservation {
   std::optional<std::uint64_t> growth_tracker;
   std::optional<std::int32_t> hysteresis;
   std::vector<OptimizerObservation> optimizers;
+  // Of a log: attempts right before this one that it passed over without a word. They were applied.
+  std::uint64_t applied_before = 0;
+  std::string fatal{};  // of a log: the scaler ended the run at this attempt, in the trainer's words
 };
 
 struct MisuseObservation {
@@ -108,6 +112,15 @@ struct ReplicaHash {
 struct FallingTensor {
   std::uint32_t id = 0;  // in AttemptDigest::table
   double octaves = 0;    // how far it fell, > 0
+};
+
+// A log says that two ranks hold different values of what must be the same.
+struct RankDifference {
+  std::string what;                                // "scale", "parameters", "loss"
+  std::string tensor;                              // of parameters, where it is named
+  std::optional<Rank> first, other;                // where they are named
+  std::optional<double> first_value, other_value;  // where they are told
+  std::string detail;                              // the log's own words
 };
 
 // What is left of one rank's report for the run's state once rank-local tensor state is folded (see rank_state.h).
@@ -144,6 +157,10 @@ struct AttemptDigest {
   std::optional<double> gradient_norm;
   double gradient_scale = 1;    // that they were measured under; 1 = unscaled
   bool gradients_zero = false;  // there were some, and every element of them was 0
+  // ---- from logs only
+  std::optional<double> accuracy;                  // of the training batches; any unit
+  bool outcome_counted = false;                    // the log's own counter says that what this record tells of was applied
+  std::vector<RankDifference> rank_differences{};  // told at this attempt
 };
 
 // ---- inputs, in the order that the engine logs them -----------------------------------------------------------------
@@ -165,6 +182,9 @@ struct RankJoined {
   std::vector<ScalerInfo> scalers;
   std::vector<OptimizerInfo> optimizers;
   TimeMs now = 0;
+  // The run is read from a log: attempts are numbered by its progress, outcomes and scales are what was printed, and what was
+  // not printed is not known.
+  bool from_log = false;
 };
 // The client closed on purpose.
 struct RankLeft {

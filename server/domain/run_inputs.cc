@@ -67,6 +67,7 @@ void RunFold::on(const RankJoined& input) {
   run_.world_size = input.world_size;
   run_.framework = input.framework;
   run_.compute_dtype = input.compute_dtype;
+  run_.from_log = input.from_log;
   // A restarted process has loaded its state anew; if it is still poisoned its reports will say so.
   forget_poison(input.rank);
   end_told_ = false;

@@ -36,6 +36,7 @@ void RunFold::map_scaler(RankInfo& rank, const ScalerInfo& info, std::uint32_t d
   if (run_.scalers.size() >= RunModel::kMaxScalers) return;
   rank.scaler_tracks.push_back(static_cast<std::uint32_t>(run_.scalers.size()));
   run_.scalers.push_back(make_track(info));
+  run_.scalers.back().from_log = run_.from_log;
   run_.scalers.back().declared_optimizers = declared;
 }
 

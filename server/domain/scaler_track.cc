@@ -109,6 +109,17 @@ void count(OptimizerTrack& optimizer, Outcome outcome, Attempt attempt, std::int
   }
 }
 
+void push_window(ScalerTrack& track, const WindowItem& item, std::uint32_t limit);
+
+// Attempts that a log passed over: they were applied.
+void pass(ScalerTrack& track, OptimizerTrack& optimizer, std::uint64_t attempts) {
+  optimizer.applied += attempts;
+  optimizer.calibrating = false;
+  optimizer.consecutive_skips = 0;
+  track.consecutive_skips = 0;
+  track.unmoved_skips = 0;
+}
+
 void push_window(ScalerTrack& track, const WindowItem& item, std::uint32_t limit) {
   track.window.push_back(item);
   track.window_skipped += item.skipped ? 1 : 0;
@@ -181,7 +192,8 @@ Outcome decide_outcome(const ScalerTrack& track, const ScalerObservation& scaler
   if (track.dynamic && before && after && scaler.optimizers.size() <= 1) {
     if (*after < *before) return Outcome::kSkipped;
     // A skip may leave the scale as it is while hysteresis lasts, at the floor, and once it is gone.
-    if (track.hysteresis == 1 && *before > track.floor && *before > 0) return Outcome::kApplied;
+    // A printed scale may be older than the attempt.
+    if (track.hysteresis == 1 && !track.from_log && *before > track.floor && *before > 0) return Outcome::kApplied;
   }
   if (observation != nullptr && observation->found_inf_local && (alone || *observation->found_inf_local != 0)) {
     return *observation->found_inf_local != 0 ? Outcome::kSkipped : Outcome::kApplied;
@@ -203,7 +215,8 @@ AttemptOutcome decide_attempt(const ScalerTrack& track, const ScalerObservation&
 
 ScalerStep advance(ScalerTrack& track, const ScalerObservation& seen, const RankInfo* rank, Rank number, Attempt attempt,
                    std::int64_t step, bool alone, const Thresholds& thresholds) {
-  const bool next = attempt == track.last_attempt + 1 && track.last_attempt != 0;
+  const std::uint64_t passed = std::min<std::uint64_t>(seen.applied_before, attempt - 1);
+  const bool next = attempt == track.last_attempt + passed + 1 && track.last_attempt != 0;
   ScalerObservation scaler = seen;
   if (!scaler.scale_before && next) scaler.scale_before = track.scale;
   const auto previous = track.last_attempt != 0 ? track.scale : std::nullopt;
@@ -214,6 +227,8 @@ ScalerStep advance(ScalerTrack& track, const ScalerObservation& seen, const Rank
   result.attempt = attempt;
   result.step = step;
   result.next = next;
+  result.passed = passed;
+  result.fatal = seen.fatal;
   result.previous_attempt = previous_attempt;
   result.tracker_same = scaler.growth_tracker && scaler.growth_tracker == track.growth_tracker;
   result.previous = previous;
@@ -232,19 +247,30 @@ ScalerStep advance(ScalerTrack& track, const ScalerObservation& seen, const Rank
     result.backed_off = *scaler.scale_after < *scaler.scale_before;
   }
   // A growth within lost reports still explains a skip.
-  if (track.dynamic && !next && previous && scaler.scale_before && *scaler.scale_before > *previous) result.grew = true;
+  if (track.dynamic && (!next || passed > 0) && previous && scaler.scale_before && *scaler.scale_before > *previous) {
+    result.grew = true;
+  }
 
   const auto take = [&](std::uint32_t index, const std::string& name, Outcome outcome) {
     OptimizerTrack* optimizer = optimizer_track(track, index, name, attempt, step);
     if (optimizer == nullptr) return;
-    // The scale that a first skip was attempted with is what the search had come to.
-    if (optimizer->calibrating && optimizer->first_attempt == attempt &&
+    // The scale that a first skip was attempted with is what the search had come to. In a log lines may be missing later too.
+    if (optimizer->calibrating && (optimizer->first_attempt == attempt || (track.from_log && !next)) &&
         began_in_the_middle(track, scaler.scale_before, attempt)) {
       optimizer->calibrating = false;
     }
-    const bool was_calibrating = optimizer->calibrating;
+    const bool searching = optimizer->calibrating;
+    // Lines that are missing from a log may have told of anything.
+    if (track.from_log && !next) optimizer->consecutive_skips = 0;
+    if (track.from_log && searching && optimizer->first_attempt == attempt && outcome == Outcome::kSkipped &&
+        scaler.scale_before && passed == 0) {
+      optimizer->unseen_skips = attempt - 1;
+    }
+    if (passed > 0) pass(track, *optimizer, passed);
+    const bool was_calibrating = passed == 0 && searching;
     count(*optimizer, outcome, attempt, step);
-    result.optimizers.push_back({static_cast<std::size_t>(optimizer - track.optimizers.data()), outcome, was_calibrating});
+    result.optimizers.push_back({static_cast<std::size_t>(optimizer - track.optimizers.data()), outcome, was_calibrating,
+                                 searching && !optimizer->calibrating});
     result.outcome = combine(result.outcome, static_cast<AttemptOutcome>(outcome));
   };
   if (scaler.optimizers.empty()) take(0, {}, decide_outcome(track, scaler, nullptr, false, alone));
@@ -254,7 +280,13 @@ ScalerStep advance(ScalerTrack& track, const ScalerObservation& seen, const Rank
          decide_outcome(track, scaler, &observation, info != nullptr && info->fused, alone));
   }
 
-  replay(track, scaler, next, result);
+  track.applied += passed;
+  const auto told = std::min<std::uint64_t>(passed, thresholds.frequent_skips_window);
+  for (std::uint64_t before = told; before > 0; --before) {
+    push_window(track, {attempt - before, step, false, false}, thresholds.frequent_skips_window);
+  }
+
+  replay(track, scaler, next && passed == 0, result);
 
   bool counted = false;
   bool skipped = false;

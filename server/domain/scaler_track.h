@@ -13,6 +13,7 @@ struct OptimizerStep {
   std::size_t track = 0;  // index in ScalerTrack::optimizers
   Outcome outcome = Outcome::kUnknown;
   bool was_calibrating = true;
+  bool search_ended = false;  // at this attempt, or at those that a log passed over right before it
 };
 
 // What scaler rules look at, right after the track was moved.
@@ -28,6 +29,7 @@ struct ScalerStep {
   bool backed_off = false;
   bool after_calibration = false;  // some optimizer that had been applied before took part
   bool next = false;               // no attempt is missing between this one and the one before
+  std::uint64_t passed = 0;        // attempts right before this one that were applied and are not told one by one (logs)
   std::optional<double> previous;  // scale after the attempt seen before; absent at the first
   Attempt previous_attempt = 0;    // that attempt
   bool tracker_same = false;       // the growth tracker reads as it did after that attempt
@@ -35,6 +37,7 @@ struct ScalerStep {
   std::optional<double> expected_after;
   bool at_floor = false;       // no number of skips could have lowered the scale
   std::string fatal_next;      // not empty: the next skip ends the run, and why
+  std::string fatal;           // not empty: this attempt ended the run, and why
   bool tracker_stood = false;  // the growth tracker should have moved and did not
   std::vector<OptimizerStep> optimizers;
 };

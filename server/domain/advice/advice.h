@@ -46,6 +46,7 @@ std::vector<Advice> advise(const Finding& finding, const RunModel& run);
 
 // What list.cc registers.
 std::optional<Advice> advise_anomaly_mode(const AdviceContext& context);
+std::optional<Advice> advise_beyond_scale(const AdviceContext& context);
 std::optional<Advice> advise_bf16(const AdviceContext& context);
 std::optional<Advice> advise_calm(const AdviceContext& context);
 std::optional<Advice> advise_calmer_scaler(const AdviceContext& context);

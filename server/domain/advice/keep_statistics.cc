@@ -33,6 +33,13 @@ std::optional<Advice> advise_keep_statistics(const AdviceContext& context) {
     case LossCause::kSpoolLimit:
       return advice("give the spool more room (its size, its age, or free space on its disk), or bring the server back sooner",
                     0.8);
+    case LossCause::kDevice:
+      return advice(
+          "the rank's client says in its log and in its device faults which GPU it could not measure and why: an old driver, "
+          "an "
+          "error that the trainer's own kernel left behind, or no memory; results that came late mean a stream that stood "
+          "still",
+          0.7);
     case LossCause::kInternal:
     case LossCause::kNone:
       break;

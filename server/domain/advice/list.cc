@@ -8,8 +8,9 @@ namespace {
 
 using Give = std::optional<Advice> (*)(const AdviceContext&);
 
-constexpr std::array<Give, 35> kAdvice{
+constexpr std::array<Give, 36> kAdvice{
     advise_anomaly_mode,
+    advise_beyond_scale,
     advise_bf16,
     advise_calm,
     advise_calmer_scaler,

@@ -22,14 +22,14 @@ std::optional<Advice> advise_reduce_found_inf(const AdviceContext& context) {
                   fmt::format("all-reduce the scale (minimum) after update(), and start every rank from the same scale; growth "
                               "counts each rank's own steps, so with uneven inputs (model.join) drop the last batches that not "
                               "all ranks have; {} must reload or receive the weights of the others, they have drifted apart",
-                              ranks_text(context.finding.ranks)),
+                              context.finding.ranks.empty() ? std::string("ranks") : ranks_text(context.finding.ranks)),
                   0.85};
   }
   return Advice{"reduce_found_inf",
                 fmt::format("reduce found_inf over all ranks (maximum) before step() and update(), and start every rank from "
                             "the same scale; {} must "
                             "reload or receive the weights of the others, they have drifted apart",
-                            ranks_text(context.finding.ranks)),
+                            context.finding.ranks.empty() ? std::string("ranks") : ranks_text(context.finding.ranks)),
                 0.9};
 }
 

@@ -18,6 +18,21 @@ std::optional<Advice> advise_restore_scaler(const AdviceContext& context) {
                     expected ? scale_text(*expected) : std::string("its own")),
         0.9};
   }
+  // A log that begins far into a run, with the scale that a run starts from.
+  const ScalerTrack* begun = context.scaler();
+  constexpr std::int64_t kFar = 1000;
+  if (context.run.from_log && context.run.first_step.value_or(0) > kFar && begun != nullptr && begun->scale_first &&
+      *begun->scale_first == begun->init &&
+      context.finding.first_step <= *context.run.first_step + static_cast<std::int64_t>(kSoon) &&
+      context.rule_is_one_of("FrequentSkippedSteps", "ConsecutiveSkips", "LossSpike", "ScaleDrift")) {
+    return Advice{
+        "restore_scaler",
+        fmt::format("if step {} is where the run was resumed, its scaler was not: the scale is {} as at a start. Save and "
+                    "load scaler.state_dict() (amp.state_dict()) and the optimizer's state, hold the first losses "
+                    "against the last before the checkpoint, and warm the learning rate up again",
+                    *context.run.first_step, scale_text(begun->init)),
+        0.55};
+  }
   if (context.run.segment < 2 || context.finding.first_attempt > kSoon) return std::nullopt;
   if (!context.rule_is_one_of("FrequentSkippedSteps", "ConsecutiveSkips", "ScaleCollapse", "NeverApplied", "LossSpike"))
     return std::nullopt;

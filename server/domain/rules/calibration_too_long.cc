@@ -15,11 +15,13 @@ class CalibrationTooLong : public PersistedRule<CalibrationTooLong> {
     for (const OptimizerStep& part : step.optimizers) {
       const OptimizerTrack& optimizer = scaler.optimizers[part.track];
       const std::string subject = optimizer_subject(scaler, optimizer);
-      if (part.was_calibrating) {
+      if (part.was_calibrating || part.search_ended) {
         const TimeMs began = began_.try_emplace(subject, context.run.now).first->second;
-        if (part.outcome != Outcome::kApplied) continue;
+        if (!part.search_ended) continue;
         began_.erase(subject);
-        if (optimizer.skipped > context.thresholds.calibration_skips) fire(step, optimizer, subject, began, context);
+        if (optimizer.unseen_skips + optimizer.skipped > context.thresholds.calibration_skips) {
+          fire(step, optimizer, subject, began, context);
+        }
       } else if (part.outcome != Outcome::kUnknown && episodes_.clean(subject, context.thresholds.event_resolve)) {
         context.sink.resolve(name(), subject);
       }
@@ -36,7 +38,7 @@ class CalibrationTooLong : public PersistedRule<CalibrationTooLong> {
             const RuleContext& context) {
     episodes_.fired(subject);
     const ScalerTrack& scaler = *step.scaler;
-    const auto skipped = static_cast<double>(optimizer.skipped);
+    const auto skipped = static_cast<double>(optimizer.unseen_skips + optimizer.skipped);
     const double seconds = static_cast<double>(std::max<TimeMs>(0, context.run.now - began)) / 1000;
     Draft draft;
     draft.rule = name();
@@ -47,7 +49,7 @@ class CalibrationTooLong : public PersistedRule<CalibrationTooLong> {
     draft.attempt = step.attempt;
     draft.step = step.step;
     draft.summary = fmt::format("{} skipped {} attempts ({} s) before it found a scale: it started from {} and works at {}",
-                                scaler_text(subject), optimizer.skipped, number_text(seconds), scale_text(scaler.init),
+                                scaler_text(subject), number_text(skipped), number_text(seconds), scale_text(scaler.init),
                                 scale_text(step.scale_before.value_or(scaler.scale.value_or(scaler.init))));
     draft.evidence = {{"skipped", skipped, "attempts", static_cast<double>(context.thresholds.calibration_skips)},
                       {"time", seconds, "seconds", {}},

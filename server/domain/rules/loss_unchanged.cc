@@ -18,8 +18,10 @@ class LossUnchanged : public PersistedRule<LossUnchanged> {
     const bool from_scratch = run.segment <= 1 && run.first_step.value_or(0) < kScratchSteps;
     if (!loss || !from_scratch || attempt.outcome == AttemptOutcome::kSkipped) return;
     const Thresholds& t = context.thresholds;
-    if (first_.size() < kFirst) first_.push(*loss, kFirst);
-    recent_.push(*loss, kRecent);
+    // A log's record may stand for many attempts: then the first few of them are the start.
+    const std::size_t first = run.from_log ? kFirstRecords : kFirst;
+    if (first_.size() < first) first_.push(*loss, first);
+    recent_.push(*loss, run.from_log ? kFirst : kRecent);
     const bool coarse = samples_ > 0 && attempt.attempt() > last_attempt_ + 1;
     coarse_ += coarse ? 1 : 0;
     ++samples_;
@@ -36,7 +38,9 @@ class LossUnchanged : public PersistedRule<LossUnchanged> {
     const double noise = kSigmaOfMad * recent_.mad(now);
     const double moved = std::abs(now - before);
     const double limit = t.loss_unchanged_sigmas * noise;
-    if (moved > limit) {
+    // Whether a log is of a run from scratch is not known: a fine-tuned model's loss may hide a slow fall in its noise.
+    const bool still = !run.from_log || std::max(moved, noise) <= kStill * std::abs(now);
+    if (moved > limit || !still) {
       if (moved > kResolve * limit) context.sink.resolve(name(), {});
       return;
     }
@@ -68,8 +72,10 @@ class LossUnchanged : public PersistedRule<LossUnchanged> {
  private:
   static constexpr std::int64_t kScratchSteps = 100;  // whoever resumes does so further on
   static constexpr std::size_t kFirst = 20;           // samples that its first value is the median of
-  static constexpr std::size_t kRecent = 200;         // samples that its present value is the median of
-  static constexpr double kResolve = 2;               // times the limit
+  static constexpr std::size_t kFirstRecords = 3;
+  static constexpr double kStill = 0.01;       // of the loss
+  static constexpr std::size_t kRecent = 200;  // samples that its present value is the median of
+  static constexpr double kResolve = 2;        // times the limit
 
   Samples first_;
   Samples recent_;

@@ -150,6 +150,8 @@ class Misuse : public PersistedRule<Misuse> {
   // Trainers report the learning rate before or after the scheduler's step: it moved over the skip when it differs on both
   // sides of it.
   void look_at_schedule(const ClosedAttempt& attempt, const RuleContext& context, std::map<std::string, Seen>& seen) {
+    // A log prints the rate of a record, not that of each attempt.
+    if (context.run.from_log) return;
     std::optional<double> lr;
     for (const RankReport& report : attempt.joined.reports) {
       if (!lr && report.training()) lr = report.lr;

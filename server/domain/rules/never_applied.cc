@@ -32,14 +32,21 @@ class NeverApplied : public StatelessRule {
   }
 
  private:
+  static constexpr std::uint64_t kFew = 3;
+
   void look(const ScalerTrack& scaler, const OptimizerTrack& optimizer, Attempt attempt, std::int64_t step, bool ended,
             const RuleContext& context) const {
     const double allowed = std::max(0.0, scaler.init > 0 ? std::log2(scaler.init) : 0.0) + scaler.hysteresis +
                            context.thresholds.never_applied_slack;
-    const auto attempts = static_cast<double>(optimizer.skipped);
+    // Of a log that begins in the middle nobody knows what was applied before.
+    if (scaler.from_log && !optimizer.calibrating) return;
+    const std::uint64_t skipped = optimizer.unseen_skips + optimizer.skipped;
+    const auto attempts = static_cast<double>(skipped);
     const double scale = scaler.scale.value_or(scaler.init);
     // A scaler that was configured there has not come down to it.
-    const bool down = scaler.dynamic && scale < scaler.init && scale <= std::max(1.0, scaler.floor);
+    // A log may begin anywhere, and what comes next may have been applied.
+    const bool few = scaler.from_log && skipped < kFew;
+    const bool down = scaler.dynamic && scale < scaler.init && scale <= std::max(1.0, scaler.floor) && !few;
     const bool too_many = attempts > allowed;
     const bool at_end = ended && attempts >= context.thresholds.never_applied_at_end;
     if (!too_many && !down && !at_end) return;
@@ -53,10 +60,10 @@ class NeverApplied : public StatelessRule {
     draft.attempt = attempt;
     draft.step = step;
     draft.summary = fmt::format("{} has applied none of {} attempts; from an initial scale of {} at most {} are explained",
-                                scaler_text(subject), optimizer.skipped, scale_text(scaler.init), number_text(allowed));
+                                scaler_text(subject), skipped, scale_text(scaler.init), number_text(allowed));
     if (down && !too_many) {
       draft.summary = fmt::format("{} has applied none of {} attempts, and its scale is down to {}", scaler_text(subject),
-                                  optimizer.skipped, scale_text(scale));
+                                  skipped, scale_text(scale));
     }
     draft.evidence = {{"attempts", attempts, "attempts", allowed},
                       {"applied", 0, "attempts", {}},

@@ -47,6 +47,12 @@ class NonFiniteActivation : public PersistedRule<NonFiniteActivation> {
                       {"inf", inf, "elements", {}},
                       {"attempts", static_cast<double>(attempts_), "attempts", {}}};
     draft.blame = attempt.blame && attempt.blame->where != "backward" ? attempt.blame : std::optional(of(*first, attempt));
+    if (context.run.from_log) {  // its lines are of whoever printed them, and count no elements
+      draft.blame->ranks.clear();
+      draft.blame->rank_of_origin.reset();
+      draft.summary = fmt::format("{} in the activation {}{}", nan == 0 ? "Inf" : (inf == 0 ? "NaN" : "NaN and Inf"),
+                                  first->name, tensors > 1 ? fmt::format(" and {} after it", tensors - 1) : std::string());
+    }
     context.sink.raise(std::move(draft));
   }
 

@@ -72,7 +72,7 @@ class NonFiniteApplied : public PersistedRule<NonFiniteApplied> {
 
   template <class A>
   void persist(A& a) {
-    a(episodes_, count_, first_attempt_, first_step_, losses_, norm_was_nan_, lr_then_);
+    a(episodes_, count_, first_attempt_, first_step_, losses_, accuracies_, norm_was_nan_, lr_then_);
   }
 
  private:
@@ -97,7 +97,7 @@ class NonFiniteApplied : public PersistedRule<NonFiniteApplied> {
       if (outcome_on(report, tensor.optimizer, run) == AttemptOutcome::kApplied) return true;
     }
     // Without records the norm tells; an infinite one may be the norm's own overflow, NaN can't.
-    return !nothing_tells_the_outcome(report, run) && nan_norm(report) &&
+    return !run.from_log && !nothing_tells_the_outcome(report, run) && nan_norm(report) &&
            outcome_on(report, {}, run) == AttemptOutcome::kApplied;
   }
 
@@ -111,27 +111,42 @@ class NonFiniteApplied : public PersistedRule<NonFiniteApplied> {
     return report.scalers.empty() && run.scalers.empty() && run.compute_dtype == DType::kUnspecified;
   }
 
-  // What such a log shows when the step was applied all the same: a loss that is gone, now or in the next record, or far up, or
-  // a learning rate that moves on from one NaN norm to the next.
+  // What such a log shows when the step was applied all the same: a counter that says so, a loss that is gone, now or in the
+  // next record, or far up, an accuracy that is far down, or a learning rate that moves on from one NaN norm to the next.
   bool shows_in_log(const JoinedAttempt& joined, const RunModel& run) {
-    if (joined.reports.empty() || !nothing_tells_the_outcome(joined.reports.front(), run)) return false;
+    if (joined.reports.empty()) return false;
     const RankReport& report = joined.reports.front();
-    const bool gone = report.loss && (!std::isfinite(*report.loss) || *report.loss == 0);
-    const double median = losses_.median();
-    const bool bad = nan_norm(report);
-    const bool up = bad && report.loss && median > 0 && *report.loss >= kLossUp * median;
-    const bool moved = bad && norm_was_nan_ && report.lr && lr_then_ && *report.lr != *lr_then_;
-    const bool shows = (gone && (bad || norm_was_nan_)) || up || moved;
+    if (!run.from_log && !nothing_tells_the_outcome(report, run)) return false;
+    if (!report.loss && !report.grad_norm) return false;  // no record
+    const bool skipped = outcome_on(report, {}, run) == AttemptOutcome::kSkipped;
+    const bool bad = !skipped && (nan_norm(report) || (run.from_log && infinite_norm(report)));
+    const bool gone = !skipped && report.loss && (!std::isfinite(*report.loss) || *report.loss == 0);
+    bool shows = (gone && (bad || norm_was_nan_)) || (bad && report.outcome_counted);
+    if (bad && !shows) {
+      const double loss = losses_.median();
+      const double accuracy = accuracies_.median();
+      const bool moved = norm_was_nan_ && report.lr && lr_then_ && *report.lr != *lr_then_;
+      const bool up = report.loss && loss > 0 && *report.loss >= kLossUp * loss;
+      const bool down = report.accuracy && accuracy > 0 && *report.accuracy <= kAccuracyDown * accuracy;
+      shows = moved || up || down;
+    }
     norm_was_nan_ = bad;
     lr_then_ = report.lr;
     if (report.loss && std::isfinite(*report.loss)) losses_.push(*report.loss, kLosses);
+    if (report.accuracy && std::isfinite(*report.accuracy)) accuracies_.push(*report.accuracy, kLosses);
     return shows;
   }
 
+  static bool infinite_norm(const RankReport& report) {
+    return !report.observed_gradients && report.grad_norm && std::isinf(*report.grad_norm) && report.training();
+  }
+
   static constexpr double kLossUp = 1.5;
+  static constexpr double kAccuracyDown = 0.5;
   static constexpr std::size_t kLosses = 200;
 
   Samples losses_;  // of a log that tells no outcome
+  Samples accuracies_;
   bool norm_was_nan_ = false;
   std::optional<double> lr_then_;
   Episodes episodes_;

@@ -45,6 +45,7 @@ class RankDisagreement : public PersistedRule<RankDisagreement> {
   [[nodiscard]] std::string_view name() const override { return "RankDisagreement"; }
 
   void on_attempt(const ClosedAttempt& attempt, const RuleContext& context) override {
+    told(attempt, context);
     if (attempt.joined.reports.size() < 2) return;
     std::map<std::uint32_t, std::vector<const RankReport*>> groups;
     for (const RankReport& report : attempt.joined.reports) {
@@ -62,6 +63,34 @@ class RankDisagreement : public PersistedRule<RankDisagreement> {
   }
 
  private:
+  // A log's own lines say so.
+  void told(const ClosedAttempt& attempt, const RuleContext& context) {
+    static const std::string kSubject = "log";
+    for (const RankReport& report : attempt.joined.reports) {
+      for (const RankDifference& difference : report.rank_differences) {
+        std::vector<Rank> ranks;
+        for (const auto& rank : {difference.first, difference.other}) {
+          if (rank) ranks.push_back(*rank);
+        }
+        std::sort(ranks.begin(), ranks.end());
+        const bool parameters = difference.what == "parameters";
+        const std::string what = parameters && !difference.tensor.empty() ? fmt::format("parameter {}", difference.tensor)
+                                                                          : fmt::format("the {}", difference.what);
+        const std::string where = ranks.size() == 2 ? fmt::format("on ranks {} and {}", ranks[0], ranks[1]) : "on all ranks";
+        std::string summary = fmt::format("{} {} not the same {} at step {}", what,
+                                          parameters && difference.tensor.empty() ? "are" : "is", where, attempt.step());
+        std::vector<Evidence> evidence;
+        if (difference.first_value && difference.other_value) {
+          summary += fmt::format(": {} against {}", number_text(*difference.first_value), number_text(*difference.other_value));
+          evidence.push_back({difference.what + "_of_most", *difference.first_value, "", {}});
+          evidence.push_back({difference.what + "_of_others", *difference.other_value, "", {}});
+        }
+        if (!difference.detail.empty()) summary += fmt::format(" (\"{}\")", difference.detail);
+        fire(attempt, parameters ? "replicas" : kSubject, std::move(ranks), std::move(summary), std::move(evidence), context);
+      }
+    }
+  }
+
   void look(const ClosedAttempt& attempt, std::uint32_t index, const std::vector<const RankReport*>& reports,
             const RuleContext& context) {
     const ScalerTrack& track = context.run.scalers[index];

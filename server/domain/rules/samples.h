@@ -10,36 +10,48 @@ namespace scalewatch::domain {
 
 class Samples {
  public:
+  // NaN is no sample.
   void push(double value, std::size_t limit) {
+    if (std::isnan(value)) return;
     values_.push_back(value);
-    while (values_.size() > limit) values_.pop_front();
+    sorted_.insert(std::upper_bound(sorted_.begin(), sorted_.end(), value), value);
+    while (values_.size() > limit) {
+      sorted_.erase(std::lower_bound(sorted_.begin(), sorted_.end(), values_.front()));
+      values_.pop_front();
+    }
   }
-  void clear() { values_.clear(); }
+  void clear() {
+    values_.clear();
+    sorted_.clear();
+  }
   [[nodiscard]] std::size_t size() const { return values_.size(); }
   [[nodiscard]] const std::deque<double>& values() const { return values_; }
   // The upper one of two middle values; 0 without samples.
-  [[nodiscard]] double median() const { return middle({values_.begin(), values_.end()}); }
+  [[nodiscard]] double median() const { return sorted_.empty() ? 0 : sorted_[sorted_.size() / 2]; }
   // Median distance from `center`.
   [[nodiscard]] double mad(double center) const {
-    std::vector<double> distances;
-    distances.reserve(values_.size());
-    for (const double value : values_) distances.push_back(std::abs(value - center));
-    return middle(std::move(distances));
+    // Outwards from the center, the nearer neighbour first.
+    auto right = std::lower_bound(sorted_.begin(), sorted_.end(), center);
+    auto left = right;
+    double distance = 0;
+    for (std::size_t taken = 0; taken < sorted_.size() && taken <= sorted_.size() / 2; ++taken) {
+      const bool take_left = right == sorted_.end() || (left != sorted_.begin() && center - *(left - 1) < *right - center);
+      distance = take_left ? center - *--left : *right++ - center;
+    }
+    return distance;
   }
   template <class A>
   void persist(A& a) {
     a(values_);
+    if constexpr (A::kLoading) {
+      sorted_.assign(values_.begin(), values_.end());
+      std::sort(sorted_.begin(), sorted_.end());
+    }
   }
 
  private:
-  static double middle(std::vector<double> values) {
-    if (values.empty()) return 0;
-    const auto half = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::nth_element(values.begin(), half, values.end());
-    return *half;
-  }
-
   std::deque<double> values_;
+  std::vector<double> sorted_;  // the same; medians of a sliding window are asked for at every attempt
 };
 
 // MAD of Gaussian noise times this is its standard deviation.

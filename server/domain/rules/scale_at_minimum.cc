@@ -12,14 +12,15 @@ class ScaleAtMinimum : public PersistedRule<ScaleAtMinimum> {
 
   void on_step(const ScalerStep& step, const RuleContext& context) override {
     const ScalerTrack& scaler = *step.scaler;
-    if (!scaler.dynamic || step.outcome == AttemptOutcome::kUnknown) return;
+    const bool over = !step.fatal.empty();
+    if (!over && (!scaler.dynamic || step.outcome == AttemptOutcome::kUnknown)) return;
     const Thresholds& t = context.thresholds;
     const std::string& subject = scaler.info.name;
     const bool skipped = step.outcome != AttemptOutcome::kApplied;
     const bool floor = step.at_floor || (scaler.floor > 0 && step.scale_before && *step.scale_before <= scaler.floor);
     // A scaler that raises at its floor never gets to skip there: the skip before is the last word.
     const bool last = !step.fatal_next.empty();
-    if (!skipped || (!floor && !last)) {
+    if (!over && (!skipped || (!floor && !last))) {
       if (episodes_.clean(subject, t.event_resolve)) {
         states_.erase(subject);
         context.sink.resolve(name(), subject);
@@ -36,16 +37,19 @@ class ScaleAtMinimum : public PersistedRule<ScaleAtMinimum> {
     while (!state.recent.empty() && state.recent.front() + t.scale_at_minimum_window <= step.attempt) state.recent.pop_front();
     const bool never = scaler.applied + scaler.partial == 0;
     const bool often = state.recent.size() >= t.scale_at_minimum_critical;
-    const double scale = step.scale_after.value_or(step.scale_before.value_or(scaler.floor));
+    const double scale = step.scale_after.value_or(step.scale_before.value_or(scaler.scale.value_or(scaler.floor)));
     Draft draft;
     draft.rule = name();
     draft.subject = subject;
-    draft.severity = often || last || never ? Severity::kCritical : Severity::kWarning;
+    draft.severity = often || last || never || over ? Severity::kCritical : Severity::kWarning;
     draft.first_attempt = state.first_attempt;
     draft.first_step = state.first_step;
     draft.attempt = step.attempt;
     draft.step = step.step;
-    if (last) {
+    if (over) {
+      draft.summary = fmt::format("{} could go no lower than {} and ended the run: {}", scaler_text(subject), scale_text(scale),
+                                  step.fatal);
+    } else if (last) {
       draft.summary = fmt::format("{} is down to {} and ends the run at its next skip: {}", scaler_text(subject),
                                   scale_text(scale), step.fatal_next);
     } else {

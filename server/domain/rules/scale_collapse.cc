@@ -11,33 +11,44 @@ namespace {
 // The median of the last scales, in quarter octaves; a scaler takes few distinct values, so counting them is cheap.
 class ScaleMedian {
  public:
-  void push(double scale, std::size_t limit) {
+  // The scale of `times` attempts in a row.
+  void push(double scale, std::uint64_t times, std::uint64_t limit) {
     const auto bin = static_cast<std::int16_t>(std::lround(4 * std::log2(scale)));
-    order_.push_back(bin);
-    ++counts_[bin];
-    while (order_.size() > limit) {
-      const auto oldest = counts_.find(order_.front());
-      if (--oldest->second == 0) counts_.erase(oldest);
-      order_.pop_front();
+    const auto added = static_cast<std::uint32_t>(std::min(times, limit));
+    if (!order_.empty() && order_.back().first == bin) {
+      order_.back().second += added;
+    } else {
+      order_.emplace_back(bin, added);
+    }
+    counts_[bin] += added;
+    size_ += added;
+    while (size_ > limit) {
+      auto& [oldest, count] = order_.front();
+      const auto gone = static_cast<std::uint32_t>(std::min<std::uint64_t>(size_ - limit, count));
+      const auto known = counts_.find(oldest);
+      if ((known->second -= gone) == 0) counts_.erase(known);
+      size_ -= gone;
+      if ((count -= gone) == 0) order_.pop_front();
     }
   }
-  [[nodiscard]] std::size_t size() const { return order_.size(); }
+  [[nodiscard]] std::uint64_t size() const { return size_; }
   // log2 of the median; only with size() > 0.
   [[nodiscard]] double octaves() const {
-    std::size_t seen = 0;
+    std::uint64_t seen = 0;
     for (const auto& [bin, count] : counts_) {
       seen += count;
-      if (seen * 2 >= order_.size()) return bin / 4.0;
+      if (seen * 2 >= size_) return bin / 4.0;
     }
     return 0;
   }
   template <class A>
   void persist(A& a) {
-    a(order_, counts_);
+    a(order_, counts_, size_);
   }
 
  private:
-  std::deque<std::int16_t> order_;
+  std::deque<std::pair<std::int16_t, std::uint32_t>> order_;  // runs of attempts with one scale, oldest first
+  std::uint64_t size_ = 0;                                    // attempts in them
   std::map<std::int16_t, std::uint32_t> counts_;
 };
 
@@ -64,7 +75,7 @@ class ScaleCollapse : public PersistedRule<ScaleCollapse> {
     const bool still = (has_median && octaves <= median - t.collapse_octaves + t.collapse_resolve_octaves) ||
                        halving_below_one || octaves < std::log2(t.collapse_absolute) + t.collapse_resolve_octaves;
     if (step.after_calibration && step.scale_before && *step.scale_before > 0 && std::isfinite(*step.scale_before)) {
-      state.median.push(*step.scale_before, std::max(t.collapse_window, t.collapse_min_attempts));
+      state.median.push(*step.scale_before, step.passed + 1, std::max(t.collapse_window, t.collapse_min_attempts));
     }
     if (step.backed_off) {
       // What the collapse began with: the first backoff since the last growth.

@@ -25,6 +25,8 @@ std::string_view why(LossCause cause) {
       return "after an outage only the newest reports come in full, by design";
     case LossCause::kSpoolLimit:
       return "the spool on the client's disk reached its limit";
+    case LossCause::kDevice:
+      return "a GPU's results did not come";
     case LossCause::kInternal:
     case LossCause::kNone:
       break;

@@ -22,12 +22,14 @@ class StepFrozen : public PersistedRule<StepFrozen> {
       state.first_attempt = step.attempt;
       state.attempts = 0;
       state.skips = 0;
+      state.loss_lost = false;
     }
     ++state.attempts;
     // Hysteresis takes so many skips for a backoff by design.
     const std::uint32_t limit =
         (context.thresholds.step_frozen_attempts + static_cast<std::uint32_t>(step.scaler->hysteresis) - 1) * state.usual;
-    const bool frozen = state.attempts >= limit && state.skips > 0;
+    // A loss that is lost as well is no search for a scale: then one attempt less is enough.
+    const bool frozen = state.attempts + (state.loss_lost ? 1 : 0) >= limit && state.skips > 0;
     if (step.after_calibration && step.outcome != AttemptOutcome::kApplied) ++state.skips;
     // Of a trainer that numbers no steps all are the same.
     if (!frozen || !state.moved) {
@@ -55,6 +57,13 @@ class StepFrozen : public PersistedRule<StepFrozen> {
     context.sink.raise(std::move(draft));
   }
 
+  void on_attempt(const ClosedAttempt& attempt, const RuleContext& /*context*/) override {
+    const bool lost = std::any_of(attempt.joined.reports.begin(), attempt.joined.reports.end(),
+                                  [](const RankReport& report) { return report.training() && loss_non_finite(report); });
+    if (!lost) return;
+    for (auto& [subject, state] : states_) state.loss_lost = state.loss_lost || state.step == attempt.step();
+  }
+
   template <class A>
   void persist(A& a) {
     a(states_);
@@ -68,10 +77,11 @@ class StepFrozen : public PersistedRule<StepFrozen> {
     std::uint32_t usual = 1;     // most attempts on a step without a skip
     bool moved = false;          // the step has changed before
     bool open = false;
+    bool loss_lost = false;  // NaN or Inf at an attempt on this step
     Attempt first_attempt = 0;
     template <class A>
     void persist(A& a) {
-      a(step, attempts, skips, usual, moved, open, first_attempt);
+      a(step, attempts, skips, usual, moved, open, loss_lost, first_attempt);
     }
   };
   std::map<std::string, State> states_;

@@ -86,7 +86,7 @@ void JoinedTensorRule::on_attempt(const ClosedAttempt& attempt, const RuleContex
       blame.step = draft.step;
       blame.tensor = faults.worst.front().name;
       blame.role = faults.worst.front().role;
-      blame.ranks = faults.ranks;
+      if (!context.run.from_log) blame.ranks = faults.ranks;
       draft.blame = std::move(blame);
     }
     describe(faults, context, draft);

@@ -279,7 +279,7 @@ class Generator {
       add(liveness);
     }
     if (chance(2))
-      add(ReportsLost{static_cast<Rank>(below(ranks_)), below(3), below(9), static_cast<LossCause>(below(8)), now_});
+      add(ReportsLost{static_cast<Rank>(below(ranks_)), below(3), below(9), static_cast<LossCause>(below(9)), now_});
     if (chance(1)) add(ServerLag{static_cast<TimeMs>(below(9000)), chance(40), "no space left", now_});
     if (chance(2)) add(Acknowledged{"", "somebody", "seen", now_});  // of the worst open finding
     if (chance(1)) add(RankLeft{static_cast<Rank>(below(ranks_)), "done", now_});

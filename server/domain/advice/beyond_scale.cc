@@ -1,0 +1,42 @@
+#include <fmt/core.h>
+
+#include "server/domain/advice/advice.h"
+#include "server/domain/text.h"
+
+namespace scalewatch::domain {
+
+// Steps fail though the scale can't be the reason: what the scale does not reach, where nothing names it.
+std::optional<Advice> advise_beyond_scale(const AdviceContext& context) {
+  if (!context.tensor().empty() || context.where() == "loss" || context.where() == "input") return std::nullopt;
+  if (context.rule("NeverApplied")) {
+    return Advice{
+        "look_at_first_step",
+        "no update was ever made, so the weights are as they were loaded: look at the first forward pass in fp32. Hold "
+        "the first loss against ln(number of classes), check new or resized embeddings and labels outside of the "
+        "vocabulary, and compute the loss and softmax in fp32",
+        0.65};
+  }
+  if (!context.rule_is_one_of("ScaleCollapse", "ScaleVanished", "ScaleAtMinimum", "ConsecutiveSkips", "FrequentSkippedSteps")) {
+    return std::nullopt;
+  }
+  if (context.finding.severity < Severity::kWarning) return std::nullopt;
+  const auto scale = context.evidence("scale");
+  if (!scale || *scale >= 1) {
+    return Advice{
+        "name_the_layer",
+        "find the layer whose output or gradient is NaN or Inf first (hooks that check every module, or anomaly mode for "
+        "one step) and compute it in fp32: sums, exps, softmax and losses come first; with several losses or optimizers "
+        "give each its own scaler",
+        0.42};
+  }
+  return Advice{
+      "scale_below_one",
+      fmt::format("stop lowering the scale, at {} it is not the reason: either something is NaN or Inf whatever the scale "
+                  "(find the first layer with hooks or anomaly mode, compute the loss, softmax and logs in fp32, monitor "
+                  "the raw loss of every step), or the loss is a sum over many tokens or pixels: divide it by their "
+                  "number before backward",
+                  scale_text(*scale)),
+      0.6};
+}
+
+}  // namespace scalewatch::domain

@@ -1,0 +1,13 @@
+// What a key means, remembered: a log prints the same few names over and over.
+#pragma once
+
+#include <string_view>
+
+#include "server/logimport/formats/key_words.h"
+
+namespace scalewatch::logimport {
+
+// As meaning_of. Each thread remembers 512 keys of at most 40 bytes; longer ones are judged anew.
+KeyMeaning remembered_meaning(std::string_view key, bool exact);
+
+}  // namespace scalewatch::logimport

@@ -1,0 +1,110 @@
+// Feeds what a log tells into the domain, attempt by attempt, and keeps what came of it: findings with their lines, counts, and
+// the scale over attempts. Memory is bounded, whatever the log holds. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "server/domain/diagnosis.h"
+#include "server/domain/run_state.h"
+
+namespace scalewatch::logimport {
+
+// The scale and the skips of one attempt, or of several merged ones. Attempts are counted over all runs of the file.
+struct ScalePoint {
+  std::uint64_t first_attempt = 0;
+  std::uint64_t last_attempt = 0;
+  std::optional<double> low, high;
+  bool skipped = false;
+};
+
+// What a scaler's one optimizer did, where the log knows it.
+std::vector<domain::OptimizerObservation> decided(domain::Outcome outcome);
+
+// Takes the inputs as the domain does: for those who send a log elsewhere (import).
+using InputTap = std::function<void(const domain::Input&)>;
+
+class LogRun {
+ public:
+  explicit LogRun(const domain::Thresholds& thresholds, InputTap tap = {});
+
+  // ---- runs of the file: each a segment. Nothing happens when nothing was told since the last one.
+  void begin(std::uint64_t line);
+  void end();
+  [[nodiscard]] std::uint32_t runs() const { return segment_; }
+
+  // Scalers are known by the number that the log gives them; `parameters` are those that were printed.
+  void declare(std::uint32_t scaler, std::string_view policy, const std::map<std::string, double>& parameters);
+  [[nodiscard]] bool has_scaler() const { return !scalers_.empty(); }
+
+  // ---- attempts
+  // So many were applied and have nothing to tell.
+  void pass(std::uint64_t attempts);
+  // The newest of those passed has something to tell after all. False: none was passed since the newest that was told.
+  bool take_back() { return passed_ > 0 && passed_-- > 0; }
+  // So many nobody knows anything of.
+  void miss(std::uint64_t attempts);
+  // Those passed since the newest that was told are not known to have been applied. Returns how many.
+  std::uint64_t doubt() {
+    const std::uint64_t passed = std::exchange(passed_, 0);
+    attempt_ += passed;
+    return passed;
+  }
+  // One attempt. Fills in its number, time and the attempts passed before. Observations are of declared scalers.
+  void tell(domain::AttemptDigest digest, std::uint64_t line, std::optional<std::int64_t> time_ms);
+  // Skips that are only counted: beyond what any window holds.
+  void count_skips(std::uint64_t attempts);
+
+  // Of this run of the file, passed and missed ones included.
+  [[nodiscard]] std::uint64_t attempt() const { return attempt_ + passed_; }
+  [[nodiscard]] bool any_applied() const { return segment_applied_ + passed_ > 0; }
+
+  // ---- what came of it
+  [[nodiscard]] domain::Diagnosis diagnosis() const;
+  [[nodiscard]] const std::vector<ScalePoint>& scale() const { return points_; }
+  // Findings that opened or got worse since the last call; for those who follow a log.
+  std::vector<domain::Finding> take_news() { return std::exchange(news_, {}); }
+
+ private:
+  static constexpr std::size_t kMaxLines = 4096;
+  static constexpr std::size_t kMaxPoints = 2048;
+  static constexpr std::size_t kMaxFindings = 512;
+  static constexpr std::size_t kMaxNews = 64;
+  struct Scaler {
+    std::uint32_t number = 0;  // as the log has it
+    domain::ScalerInfo info;
+  };
+
+  void fold(const domain::Input& input);
+  void keep(domain::Finding finding, bool news);
+  void join();
+  [[nodiscard]] std::uint64_t line_of(domain::Attempt attempt) const;
+  void add_point(const domain::AttemptDigest& digest, bool skipped);
+  void flush_passed();
+
+  domain::RunState state_;
+  InputTap tap_;
+  std::uint32_t segment_ = 0;
+  bool open_ = false;  // a segment is
+  domain::TimeMs now_ = 0;
+  std::vector<Scaler> scalers_;
+  std::uint64_t attempt_ = 0;  // newest that was told
+  std::uint64_t passed_ = 0;   // since
+  std::uint64_t segment_applied_ = 0;
+  std::uint64_t before_ = 0;  // attempts of the runs before
+  std::uint64_t newest_line_ = 0;
+  std::vector<std::pair<domain::Attempt, std::uint64_t>> lines_;  // of this run, rising
+  domain::RunFacts facts_;
+  std::vector<ScalePoint> points_;
+  std::uint64_t per_point_ = 1;
+  std::map<std::tuple<std::uint32_t, std::string, std::string>, domain::Finding> findings_;  // by run, rule and subject
+  std::vector<domain::Finding> news_;
+};
+
+}  // namespace scalewatch::logimport

@@ -1,0 +1,113 @@
+// What one attempt's digest holds of what was printed.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "server/domain/policy.h"
+#include "server/logimport/story.h"
+
+namespace scalewatch::logimport {
+
+using domain::Outcome;
+
+void Story::declare(std::uint32_t scaler, std::optional<double> first_scale) {
+  std::map<std::string, double> parameters = parameters_;
+  // The log's first attempt is the run's: what it starts from is no guess.
+  const bool start = run_.attempt() == 0 && (places_.any() ? place_ && place_->done <= 1 : false);
+  if (start && first_scale && *first_scale > 0 && std::isfinite(*first_scale) && policy_ != "static") {
+    parameters["init_scale"] = *first_scale;
+  }
+  run_.declare(scaler, policy_.empty() ? std::string_view("pytorch") : policy_, parameters);
+}
+
+// The scale that a record printed, where that says what it was: no mean, and no rounding of what is known better.
+std::optional<double> Story::scale_of(const Reading& record) const {
+  const auto printed = record.scale ? record.scale : record.scale_after ? record.scale_after : record.scale_before;
+  if (!printed || record.scale_span == Reading::Span::kInterval || record.scale_span == Reading::Span::kTotal) {
+    return std::nullopt;
+  }
+  const auto known = scales_.find(record.scaler.value_or(0));
+  if (record.scale_quantum > 0 && known != scales_.end() && known->second.now &&
+      std::abs(*known->second.now - *printed) <= record.scale_quantum) {
+    return known->second.now;
+  }
+  // Rounded to 0: all that is known is what it is less than.
+  if (*printed == 0 && record.scale_quantum > 0) return record.scale_quantum / 2;
+  return printed;
+}
+
+std::optional<domain::ScalerObservation> Story::observe(const Pending& event) {
+  const Reading& r = event.reading;
+  using Kind = Reading::Kind;
+  domain::ScalerObservation seen;
+  seen.scaler = r.scaler.value_or(0);
+  Scale& known = scales_[seen.scaler];
+  Outcome outcome = Outcome::kUnknown;
+  const auto policy = domain::make_policy(policy_.empty() ? "pytorch" : policy_, {});
+  const double backoff = policy ? policy->backoff_factor() : 0.5;
+  switch (r.kind) {
+    case Kind::kSkip: {
+      outcome = Outcome::kSkipped;
+      seen.scale_before = r.scale_before;
+      seen.scale_after = r.scale_after ? r.scale_after : r.scale;
+      if (!seen.scale_before && seen.scale_after) {
+        // As it was before, if one backoff leads from there to here.
+        const double before = backoff > 0 ? *seen.scale_after / backoff : *seen.scale_after;
+        seen.scale_before = known.now && *known.now >= *seen.scale_after && *known.now <= before ? *known.now : before;
+      } else if (seen.scale_before && !seen.scale_after) {
+        seen.scale_after = std::max(*seen.scale_before * backoff, policy ? policy->floor().value_or(0) : 0.0);
+        if (*seen.scale_after > *seen.scale_before) seen.scale_after = seen.scale_before;
+      }
+      break;
+    }
+    case Kind::kHeldSkip:
+      outcome = Outcome::kSkipped;
+      seen.scale_before = r.scale_before ? r.scale_before : r.scale;
+      seen.scale_after = seen.scale_before;
+      seen.hysteresis = r.hysteresis_after;
+      break;
+    case Kind::kGrowth:
+      outcome = Outcome::kApplied;
+      seen.scale_after = r.scale_after;
+      seen.scale_before = r.scale_before ? r.scale_before : known.now;
+      if (!seen.scale_before) seen.scale_before = *r.scale_after / (policy ? policy->growth_factor() : 2.0);
+      break;
+    case Kind::kFatal:
+      outcome = Outcome::kSkipped;
+      seen.fatal = r.detail.empty() ? "the trainer gave up" : r.detail;
+      break;
+    default:
+      seen.scale_after = r.scale;
+      if (known.now && r.scale && *r.scale > *known.now) seen.scale_before = known.now;
+      break;
+  }
+  declare(seen.scaler, seen.scale_before);
+  if (seen.scale_after) {
+    known.before = seen.scale_before;
+    known.now = seen.scale_after;
+  }
+  seen.optimizers = decided(outcome);
+  return seen;
+}
+
+void Story::fill(domain::AttemptDigest& digest, const Reading& record) const {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  const auto mean = [](Reading::Span span) { return span == Reading::Span::kTotal; };
+  if (record.loss_now) {
+    digest.loss = record.loss_now;
+    // A loss of the interval was lost, if not this one. Of a mean since the beginning nobody knows when.
+    if (record.loss && !std::isfinite(*record.loss) && !mean(record.loss_span)) digest.loss = record.loss;
+  } else if (record.loss && (std::isfinite(*record.loss) || !mean(record.loss_span))) {
+    digest.loss = record.loss;
+  } else if (record.loss_part && !has_total_loss_) {
+    digest.loss = record.loss_part;
+  }
+  // A field that vanished was NaN, unless every step of the interval was skipped.
+  if (!digest.loss && record.loss_missing && counted_applied_) digest.loss = kNan;
+  if (record.grad_norm && (std::isfinite(*record.grad_norm) || !mean(record.grad_norm_span)))
+    digest.grad_norm = record.grad_norm;
+  digest.lr = record.lr;
+  digest.accuracy = record.accuracy;
+}
+
+}  // namespace scalewatch::logimport

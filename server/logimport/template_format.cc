@@ -1,0 +1,69 @@
+#include "server/logimport/template_format.h"
+
+#include <algorithm>
+
+namespace scalewatch::logimport {
+namespace {
+
+constexpr std::size_t kMaxDetailBytes = 200;
+
+// The byte before, blanks left out; 0 at the start of the message.
+char before(const Line& line, std::size_t at) {
+  while (at > line.body && (line.text[at - 1] == ' ' || line.text[at - 1] == '\t')) --at;
+  return at > line.body ? line.text[at - 1] : '\0';
+}
+
+bool is_quote(char c) {
+  return c == '"' || c == '\'' || c == '`';
+}
+
+// "message": "here": a quote that opens a value.
+bool opens_value(const Line& line, std::size_t at) {
+  return line.text[at - 1] == '"' && before(line, at - 1) == ':' &&
+         line.text.substr(0, at - 1).find("\":") != std::string_view::npos;
+}
+
+bool stands(const Line& line, std::size_t at, Place place) {
+  if (place == Place::kAnywhere || at == 0) return true;
+  if (is_quote(line.text[at - 1])) return opens_value(line, at);
+  if (place == Place::kUnquoted) return true;
+  const char c = before(line, at);
+  return c == '\0' || c == ':' || c == ']' || c == ')' || c == '-' || c == '|' || c == '>' || at <= line.body;
+}
+
+}  // namespace
+
+TemplateFormat::TemplateFormat(std::string_view name, std::span<const LineRule> rules) : name_(name), rules_(rules) {
+  templates_.reserve(rules.size());  // anchors are views into them
+  for (const LineRule& rule : rules) {
+    const Template& made = templates_.emplace_back(rule.text);
+    const auto known = std::find(anchors_.begin(), anchors_.end(), made.anchor());
+    anchor_of_.push_back(static_cast<std::size_t>(known - anchors_.begin()));
+    if (known == anchors_.end()) anchors_.push_back(made.anchor());
+  }
+}
+
+void TemplateFormat::read(const Line& line, std::size_t at, std::size_t anchor, Readings& out) {
+  Template::Match match;
+  for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
+    const LineRule& now = rules_[rule];
+    if (anchor_of_[rule] != anchor || !stands(line, at, now.place) || !templates_[rule].match(line.text, at, match)) continue;
+    Reading& reading = out.add(now.kind, at);
+    reading.policy = now.policy;
+    reading.where = now.where;
+    reading.non_finite = now.non_finite;
+    reading.misuse_kind = now.misuse_kind;
+    if (now.kind != Reading::Kind::kRecord && now.kind != Reading::Kind::kProgress) {
+      reading.detail = line.text.substr(at, std::min(match.end() - at, kMaxDetailBytes));
+    }
+    if (!match.apply(reading) || (now.finish != nullptr && !now.finish(reading))) {
+      out.drop_last();
+      continue;
+    }
+    out.claim(at, match.end());
+    matched(rule, reading, out);
+    return;
+  }
+}
+
+}  // namespace scalewatch::logimport

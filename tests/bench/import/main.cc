@@ -1,0 +1,121 @@
+// What reading a log costs on one core: a mix of all formats, made in memory, fed in blocks as a file would be. Reading alone,
+// and with the story and the domain's judgement.
+//
+// scalewatch_bench_import [--json] [--mb N]      (2,000 MB by default)
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <string>
+#include <string_view>
+
+#include "server/logimport/diagnose.h"
+#include "server/logimport/reader.h"
+#include "tests/bench/import/mix.h"
+
+namespace scalewatch::logimport {
+namespace {
+
+constexpr double kGoalMbPerSecond = 200;
+constexpr double kGoalMemoryMb = 64;
+constexpr std::size_t kMixBytes = 8 << 20;
+constexpr std::size_t kBlockBytes = 256 * 1024;  // as the source reads
+
+class Count : public ReadingSink {
+ public:
+  void take(const Reading& reading) override { sum_ += reading.line; }
+  std::uint64_t sum() const { return sum_; }
+
+ private:
+  std::uint64_t sum_ = 0;
+};
+
+double cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+double peak_mb() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+// Feeds so many bytes of the mix; returns CPU seconds.
+template <class Feed>
+double feed(const Mix& mix, std::uint64_t total, Feed&& give) {
+  const double start = cpu_seconds();
+  std::uint64_t fed = 0;
+  while (fed < total) {
+    for (std::size_t at = 0; at < mix.text.size() && fed < total; at += kBlockBytes) {
+      const std::string_view block = std::string_view(mix.text).substr(at, kBlockBytes);
+      give(block);
+      fed += block.size();
+    }
+  }
+  return cpu_seconds() - start;
+}
+
+int run(bool json, std::uint64_t megabytes) {
+  const Mix mix = make_mix(kMixBytes, 7);
+  const std::uint64_t total = megabytes * 1000 * 1000;
+  Count sink;
+  LogReader reader(sink);
+  reader.begin_file(0);
+  const double reading = feed(mix, total, [&](std::string_view block) { reader.feed(block); });
+  reader.end_file();
+  const ReadSummary summary = reader.summary();
+  const double read_peak = peak_mb();
+
+  LogDoctor doctor;
+  doctor.begin_file();
+  const double whole = feed(mix, total, [&](std::string_view block) { doctor.feed(block); });
+  doctor.end_file();
+  doctor.finish();
+
+  const double fed = static_cast<double>(total) / 1e6;
+  const double matching = static_cast<double>(mix.matching) / static_cast<double>(mix.lines);
+  const double per_line = reading * 1e9 / static_cast<double>(summary.lines);
+  const auto lines = static_cast<unsigned long long>(summary.lines);
+  const auto readings = static_cast<unsigned long long>(summary.readings);
+  if (json) {
+    std::printf(
+        "{\"mb\": %.0f, \"lines\": %llu, \"readings\": %llu, \"matching_share\": %.3f, \"mb_per_second\": %.1f, "
+        "\"goal_mb_per_second\": "
+        "%.0f, \"ns_per_line\": %.0f, \"with_story_mb_per_second\": %.1f, \"peak_mb\": %.1f, \"with_story_peak_mb\": %.1f, "
+        "\"goal_peak_mb\": %.0f}\n",
+        fed, lines, readings, matching, fed / reading, kGoalMbPerSecond, per_line, fed / whole, read_peak, peak_mb(),
+        kGoalMemoryMb);
+  } else {
+    std::printf("%.0f MB, %llu lines, %.0f%% of them matter, %llu readings\n", fed, lines, matching * 100, readings);
+    std::printf("  reading               %7.1f MB/s of one core   (goal %.0f)   %.0f ns a line\n", fed / reading,
+                kGoalMbPerSecond, per_line);
+    std::printf("  with story and rules  %7.1f MB/s of one core   (goal %.0f)\n", fed / whole, kGoalMbPerSecond);
+    std::printf("  peak memory           %7.1f MB, %.1f with the story   (goal %.0f; 8 of them are the mix)\n", read_peak,
+                peak_mb(), kGoalMemoryMb);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace scalewatch::logimport
+
+int main(int argc, char** argv) {
+  bool json = false;
+  std::uint64_t megabytes = 2000;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--json") == 0) {
+      json = true;
+    } else if (std::strcmp(argv[i], "--mb") == 0 && i + 1 < argc) {
+      megabytes = std::max<std::uint64_t>(1, std::strtoull(argv[++i], nullptr, 10));
+    } else {
+      std::fprintf(stderr, "usage: scalewatch_bench_import [--json] [--mb N]\n");
+      return 2;
+    }
+  }
+  return scalewatch::logimport::run(json, megabytes);
+}
