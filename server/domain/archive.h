@@ -111,8 +111,8 @@ template <class T>
 struct IsSequence<std::deque<T>> : std::true_type {};
 template <class T>
 struct IsMap : std::false_type {};
-template <class K, class V>
-struct IsMap<std::map<K, V>> : std::true_type {};
+template <class K, class V, class C>
+struct IsMap<std::map<K, V, C>> : std::true_type {};
 template <class T>
 struct IsPair : std::false_type {};
 template <class K, class V>

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -138,6 +139,11 @@ struct ScalerTrack {
   std::int32_t credit = 0;          // skips that growth still accounts for
   std::deque<Attempt> unexplained;  // skipped after calibration beyond that credit; the newest kMaxUnexplained
   static constexpr std::size_t kMaxUnexplained = 64;
+
+  // The policy that `info` names, made once (null: unknown). Whoever uses it restores the state that it needs first; between
+  // uses it holds nothing that matters.
+  mutable std::shared_ptr<Policy> machine;
+  [[nodiscard]] Policy* policy() const;
 
   // What the policy would have done, on from what was seen of the scaler.
   PolicyState replay;

@@ -161,6 +161,7 @@ struct AttemptDigest {
   std::optional<double> accuracy;                  // of the training batches; any unit
   bool outcome_counted = false;                    // the log's own counter says that what this record tells of was applied
   std::vector<RankDifference> rank_differences{};  // told at this attempt
+  std::vector<ScalerInfo> declared{};              // all scalers that have shown so far; empty: as before
 };
 
 // ---- inputs, in the order that the engine logs them -----------------------------------------------------------------

@@ -82,6 +82,8 @@ class RunFold {
 
   void ensure_segment(TimeMs now);
   RankInfo& rank_info(Rank rank);
+  // All scalers of a rank, whose optimizers are known.
+  void map_scalers(RankInfo& rank, const std::vector<ScalerInfo>& scalers);
   void map_scaler(RankInfo& rank, const ScalerInfo& info, std::uint32_t declared);
   // A scaler that a report names and no Hello did is followed by its number.
   std::optional<std::uint32_t> track_of(RankInfo& rank, std::uint32_t index);

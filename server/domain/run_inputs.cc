@@ -54,24 +54,28 @@ void RunFold::on(const RankJoined& input) {
   rank.pid = input.pid;
   rank.gpu_uuid = input.gpu_uuid;
   rank.optimizers = input.optimizers;
-  rank.scaler_tracks.clear();
-  std::vector<std::string> names;
-  for (std::size_t i = 0; i < input.scalers.size() && i < RunModel::kMaxScalers; ++i) {
-    ScalerInfo info = input.scalers[i];
-    if (std::find(names.begin(), names.end(), info.name) != names.end()) info.name += std::string("#") + std::to_string(i);
-    names.push_back(info.name);
-    const auto declared = std::count_if(input.optimizers.begin(), input.optimizers.end(),
-                                        [&](const OptimizerInfo& optimizer) { return optimizer.scaler == i; });
-    map_scaler(rank, info, static_cast<std::uint32_t>(declared));
-  }
   run_.world_size = input.world_size;
   run_.framework = input.framework;
   run_.compute_dtype = input.compute_dtype;
   run_.from_log = input.from_log;
+  map_scalers(rank, input.scalers);
   // A restarted process has loaded its state anew; if it is still poisoned its reports will say so.
   forget_poison(input.rank);
   end_told_ = false;
   lead_if_lower(rank);
+}
+
+void RunFold::map_scalers(RankInfo& rank, const std::vector<ScalerInfo>& scalers) {
+  rank.scaler_tracks.clear();
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < scalers.size() && i < RunModel::kMaxScalers; ++i) {
+    ScalerInfo info = scalers[i];
+    if (std::find(names.begin(), names.end(), info.name) != names.end()) info.name += std::string("#") + std::to_string(i);
+    names.push_back(info.name);
+    const auto declared = std::count_if(rank.optimizers.begin(), rank.optimizers.end(),
+                                        [&](const OptimizerInfo& optimizer) { return optimizer.scaler == i; });
+    map_scaler(rank, info, static_cast<std::uint32_t>(declared));
+  }
 }
 
 void RunFold::on(const RankLeft& input) {
@@ -96,6 +100,10 @@ void RunFold::on(const AttemptDigest& input) {
   rank.last_attempt = std::max(rank.last_attempt, input.attempt);
   rank.last_report = input.now;
   rank.tensor_faults = input.tensor_faults;
+  if (!input.declared.empty()) {
+    map_scalers(rank, input.declared);
+    lead_if_lower(rank);
+  }
   if (!run_.first_step) run_.first_step = input.step;
   run_.newest = std::max(run_.newest, input.attempt);
   if (input.lr) run_.lr = input.lr;
@@ -119,8 +127,12 @@ void RunFold::on(const AttemptDigest& input) {
       joined->attempt = input.attempt;
     }
   }
-  if (joined != nullptr) joined->join(input, scalers);
-  for (const ScalerReport& scaler : scalers) {
+  const std::vector<ScalerReport>* told = &scalers;
+  if (joined != nullptr && !std::binary_search(joined->ranks.begin(), joined->ranks.end(), input.rank)) {
+    joined->join(input, std::move(scalers));
+    told = &joined->reports.back().scalers;
+  }
+  for (const ScalerReport& scaler : *told) {
     if (run_.scalers[scaler.track].leader == input.rank) step(scaler, input.rank, input.attempt, input.step);
   }
 }

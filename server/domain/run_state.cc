@@ -8,7 +8,7 @@ namespace scalewatch::domain {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x4e555253;  // "SRUN"
-constexpr std::uint32_t kVersion = 4;         // 2: losses by cause; 3: replayed policies, the segment before; 4: logs
+constexpr std::uint32_t kVersion = 5;  // 2: losses by cause; 3: replayed policies, the segment before; 4: logs; 5: late advice
 
 }  // namespace
 

@@ -34,6 +34,8 @@ OptimizerTrack* optimizer_track(ScalerTrack& track, std::uint32_t index, const s
 bool began_in_the_middle(const ScalerTrack& track, std::optional<double> scale, Attempt attempt) {
   constexpr double kSlack = 2;
   if (!track.dynamic) return true;  // a fixed scale searches for nothing
+  // A log that tells no scale: no search goes on below 1.
+  if (!scale && track.from_log && track.init > 1) scale = 1;
   return scale && static_cast<double>(attempt) > explained_skips(track, *scale) + kSlack;
 }
 
@@ -51,8 +53,8 @@ std::optional<bool> found_inf(const ScalerObservation& scaler, AttemptOutcome ou
 
 // Goes on with the policy's replay, and says what it makes of the attempt.
 void replay(ScalerTrack& track, const ScalerObservation& scaler, bool next, ScalerStep& step) {
-  const auto policy = make_policy(track.info.policy, track.info.parameters);
-  if (!policy || !track.dynamic || !scaler.scale_before) return;
+  Policy* const policy = track.policy();
+  if (policy == nullptr || !track.dynamic || !scaler.scale_before) return;
   policy->restore(track.replay);
   if (!next) {
     // Attempts that were not seen have moved the counters. A run's first attempt under the initial scale is a start.
@@ -133,6 +135,11 @@ void push_window(ScalerTrack& track, const WindowItem& item, std::uint32_t limit
 
 }  // namespace
 
+Policy* ScalerTrack::policy() const {
+  if (!machine) machine = make_policy(info.policy, info.parameters);
+  return machine.get();
+}
+
 ScalerTrack make_track(const ScalerInfo& info) {
   ScalerTrack track;
   track.info = info;
@@ -160,7 +167,12 @@ bool same_scale(double a, double b) {
 
 double explained_skips(const ScalerTrack& track, double scale) {
   constexpr int kMost = 1000;
-  if (const auto policy = make_policy(track.info.policy, track.info.parameters); policy && track.dynamic) {
+  if (Policy* const policy = track.policy(); policy != nullptr && track.dynamic) {
+    // As a scaler that starts anew.
+    PolicyState fresh;
+    fresh.hysteresis = policy->hysteresis();
+    fresh.scale = policy->init_scale();
+    policy->restore(fresh);
     policy->resync({track.init, {}, {}});
     int skips = 0;
     while (policy->scale() > scale && !policy->at_floor() && skips < kMost) {
@@ -217,8 +229,12 @@ ScalerStep advance(ScalerTrack& track, const ScalerObservation& seen, const Rank
                    std::int64_t step, bool alone, const Thresholds& thresholds) {
   const std::uint64_t passed = std::min<std::uint64_t>(seen.applied_before, attempt - 1);
   const bool next = attempt == track.last_attempt + passed + 1 && track.last_attempt != 0;
-  ScalerObservation scaler = seen;
-  if (!scaler.scale_before && next) scaler.scale_before = track.scale;
+  std::optional<ScalerObservation> filled;
+  if (!seen.scale_before && next) {
+    filled = seen;
+    filled->scale_before = track.scale;
+  }
+  const ScalerObservation& scaler = filled ? *filled : seen;
   const auto previous = track.last_attempt != 0 ? track.scale : std::nullopt;
   const Attempt previous_attempt = std::exchange(track.last_attempt, attempt);
 

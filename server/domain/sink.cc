@@ -35,6 +35,7 @@ std::string Sink::new_id(const Draft& draft) {
 }
 
 void Sink::tell(Entry& entry, FindingEvent::Change change) {
+  if (std::exchange(entry.advice_is_old, false)) entry.finding.advice = advise(entry.finding, run_);
   entry.told = entry.finding.last_attempt;
   events_.push_back({change, entry.finding});
 }
@@ -45,13 +46,13 @@ bool Sink::is_off(std::string_view rule) const {
 
 void Sink::raise(Draft draft) {
   if (is_off(draft.rule)) return;
-  const Key key{std::string(draft.rule), draft.subject};
   if (draft.blames_skips && !draft.blame) {
     if (const PastBlame* usual = run_.usual_blame(draft.attempt)) draft.blame = usual->blame;
   }
-  const auto found = open_.find(key);
+  const auto found = open_.find(View(draft.rule, draft.subject));
   if (found == open_.end()) {
     if (open_.size() >= kMaxOpen) return;
+    Key key{std::string(draft.rule), draft.subject};
     Entry entry;
     entry.blames_skips = draft.blames_skips;
     Finding& finding = entry.finding;
@@ -70,7 +71,7 @@ void Sink::raise(Draft draft) {
     finding.blame = std::move(draft.blame);
     finding.first_time = finding.last_time = now_;
     finding.advice = advise(finding, run_);
-    tell(open_.emplace(key, std::move(entry)).first->second, FindingEvent::Change::kOpened);
+    tell(open_.emplace(std::move(key), std::move(entry)).first->second, FindingEvent::Change::kOpened);
     return;
   }
 
@@ -89,14 +90,14 @@ void Sink::raise(Draft draft) {
   finding.evidence = std::move(draft.evidence);
   if (draft.blame) finding.blame = std::move(draft.blame);
   finding.last_time = now_;
-  finding.advice = advise(finding, run_);
+  entry.advice_is_old = true;
   const bool due = finding.last_attempt >= entry.told + thresholds_.update_every;
   if (!escalated && !blame_changed && !ranks_changed && !due) return;
   tell(entry, escalated ? FindingEvent::Change::kEscalated : FindingEvent::Change::kUpdated);
 }
 
 void Sink::resolve(std::string_view rule, const std::string& subject) {
-  const auto found = open_.find({std::string(rule), subject});
+  const auto found = open_.find(View(rule, subject));
   if (found == open_.end()) return;
   found->second.finding.open = false;
   found->second.finding.last_time = now_;
@@ -122,7 +123,7 @@ void Sink::resolve_off() {
 }
 
 const Finding* Sink::find(std::string_view rule, const std::string& subject) const {
-  const auto found = open_.find({std::string(rule), subject});
+  const auto found = open_.find(View(rule, subject));
   return found == open_.end() ? nullptr : &found->second.finding;
 }
 
@@ -145,7 +146,7 @@ void Sink::refresh_blame() {
     const bool changed = !same_blame(entry.finding.blame, usual->blame);
     entry.finding.blame = usual->blame;
     if (!changed) continue;
-    entry.finding.advice = advise(entry.finding, run_);
+    entry.advice_is_old = true;
     tell(entry, FindingEvent::Change::kUpdated);
   }
 }
@@ -167,7 +168,10 @@ void Sink::refine_blame(Attempt attempt, const Blame& blame) {
 std::vector<Finding> Sink::open() const {
   std::vector<Finding> findings;
   findings.reserve(open_.size());
-  for (const auto& [key, entry] : open_) findings.push_back(entry.finding);
+  for (const auto& [key, entry] : open_) {
+    findings.push_back(entry.finding);
+    if (entry.advice_is_old) findings.back().advice = advise(entry.finding, run_);
+  }
   std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
     return std::tuple(b.severity, a.first_time, a.first_attempt) < std::tuple(a.severity, b.first_time, b.first_attempt);
   });

@@ -61,14 +61,26 @@ class Sink {
   }
 
  private:
-  using Key = std::pair<std::string, std::string>;
+  using Key = std::pair<std::string, std::string>;  // rule and subject
+  using View = std::pair<std::string_view, std::string_view>;
+  // Rules ask at every attempt: no string is made for that.
+  struct ByKey {
+    using is_transparent = void;
+    static View view(const Key& key) { return {key.first, key.second}; }
+    static View view(const View& key) { return key; }
+    template <class A, class B>
+    bool operator()(const A& a, const B& b) const {
+      return view(a) < view(b);
+    }
+  };
   struct Entry {
     Finding finding;
     bool blames_skips = false;
-    Attempt told = 0;  // attempt of its newest event
+    Attempt told = 0;            // attempt of its newest event
+    bool advice_is_old = false;  // what the finding says has changed since; made anew when somebody looks
     template <class A>
     void persist(A& a) {
-      a(finding, blames_skips, told);
+      a(finding, blames_skips, told, advice_is_old);
     }
   };
   struct Episode {
@@ -86,7 +98,7 @@ class Sink {
   const RunModel& run_;
   const Thresholds& thresholds_;
   TimeMs now_ = 0;
-  std::map<Key, Entry> open_;
+  std::map<Key, Entry, ByKey> open_;
   std::map<Key, Episode> episodes_;  // newest of each subject, so that two of one attempt differ in id
   std::vector<FindingEvent> events_;
 };

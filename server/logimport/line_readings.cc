@@ -1,6 +1,7 @@
 #include "server/logimport/line_readings.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace scalewatch::logimport {
 namespace {
@@ -91,12 +92,15 @@ std::span<LineReading* const> LineReadings::finish() {
   // Nearly always in order; a line of 64 KiB holds few enough.
   const auto earlier = [](const LineReading* a, const LineReading* b) { return a->position < b->position; };
   if (!std::is_sorted(order_.begin(), order_.end(), earlier)) std::stable_sort(order_.begin(), order_.end(), earlier);
-  // A record beside a bar is of the bar's step; the bar itself says nothing more then.
-  const auto find = [&](Reading::Kind kind) {
-    return std::find_if(order_.begin(), order_.end(), [kind](const LineReading* one) { return one->reading.kind == kind; });
-  };
-  const auto record = order_.size() > 1 ? find(Reading::Kind::kRecord) : order_.end();
-  const auto bar = record != order_.end() ? find(Reading::Kind::kProgress) : order_.end();
+  if (order_.size() < 2) return order_;
+  // A record beside a bar is of the bar's step: of the nearest before it, or else of the first behind it. That bar itself says
+  // nothing more then.
+  const auto is = [](Reading::Kind kind) { return [kind](const LineReading* one) { return one->reading.kind == kind; }; };
+  const auto record = std::find_if(order_.begin(), order_.end(), is(Reading::Kind::kRecord));
+  if (record == order_.end()) return order_;
+  const auto before = std::find_if(std::make_reverse_iterator(record), order_.rend(), is(Reading::Kind::kProgress));
+  const auto bar =
+      before != order_.rend() ? std::prev(before.base()) : std::find_if(record, order_.end(), is(Reading::Kind::kProgress));
   if (bar != order_.end()) {
     if (!placed((*record)->reading)) take_progress((*record)->reading, (*bar)->reading);
     order_.erase(bar);

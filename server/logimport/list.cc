@@ -18,6 +18,7 @@ constexpr FormatEntry kFormats[] = {
     {Tier::kEvent, make_paddle},
     {Tier::kEvent, make_mindspore},
     {Tier::kEvent, make_fairseq},
+    {Tier::kEvent, make_skipped_updates},
     {Tier::kEvent, make_pytorch},
     {Tier::kEvent, make_detectors},
     {Tier::kEvent, make_rank_differences},
@@ -47,11 +48,13 @@ constexpr FormatEntry kFormats[] = {
     {Tier::kRecord, make_dllogger_json},
     {Tier::kRecord, make_hf_trainer},
     {Tier::kRecord, make_yolo_table},
+    {Tier::kRecord, make_rsl_rl},
     // ---- progress bars
     {Tier::kBar, make_progress_bar},
     // ---- generic
     {Tier::kGeneric, make_run_marks},
     {Tier::kGeneric, make_column_table},
+    {Tier::kGeneric, make_row_table},
     {Tier::kGeneric, make_json_lines},
     {Tier::kGeneric, make_key_value},
 };

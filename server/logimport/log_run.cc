@@ -28,10 +28,15 @@ void LogRun::begin(std::uint64_t line) {
   before_ += attempt();
   attempt_ = passed_ = segment_applied_ = 0;
   scalers_.clear();
+  declared_ = true;
   lines_.clear();
   newest_line_ = line;
   fold(domain::SegmentOpened{segment_, now_});
-  join();
+  domain::RankJoined joined;
+  joined.from_log = true;
+  joined.framework = kFramework;
+  joined.now = now_;
+  fold(joined);
 }
 
 void LogRun::end() {
@@ -51,15 +56,7 @@ void LogRun::declare(std::uint32_t scaler, std::string_view policy, const std::m
   info.policy = policy;
   info.parameters = parameters;
   scalers_.push_back({scaler, std::move(info)});
-  join();
-}
-
-void LogRun::join() {
-  domain::RankJoined joined;
-  joined.from_log = true;
-  joined.now = now_;
-  for (const Scaler& scaler : scalers_) joined.scalers.push_back(scaler.info);
-  fold(joined);
+  declared_ = false;
 }
 
 void LogRun::pass(std::uint64_t attempts) {
@@ -108,6 +105,9 @@ void LogRun::tell(AttemptDigest digest, std::uint64_t line, std::optional<std::i
   if (time_ms) now_ = std::max(now_, *time_ms);
   digest.attempt = attempt_ + passed_ + 1;
   digest.now = now_;
+  if (!std::exchange(declared_, true)) {
+    for (const Scaler& scaler : scalers_) digest.declared.push_back(scaler.info);
+  }
   bool skipped = false;
   bool applied = digest.scalers.empty() && scalers_.empty() && (digest.loss || digest.grad_norm);
   for (domain::ScalerObservation& seen : digest.scalers) {

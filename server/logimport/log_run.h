@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -26,6 +27,9 @@ struct ScalePoint {
 
 // What a scaler's one optimizer did, where the log knows it.
 std::vector<domain::OptimizerObservation> decided(domain::Outcome outcome);
+
+// What a run that was read from a log is called in place of a framework.
+inline constexpr std::string_view kFramework = "log";
 
 // Takes the inputs as the domain does: for those who send a log elsewhere (import).
 using InputTap = std::function<void(const domain::Input&)>;
@@ -83,7 +87,6 @@ class LogRun {
 
   void fold(const domain::Input& input);
   void keep(domain::Finding finding, bool news);
-  void join();
   [[nodiscard]] std::uint64_t line_of(domain::Attempt attempt) const;
   void add_point(const domain::AttemptDigest& digest, bool skipped);
   void flush_passed();
@@ -94,6 +97,7 @@ class LogRun {
   bool open_ = false;  // a segment is
   domain::TimeMs now_ = 0;
   std::vector<Scaler> scalers_;
+  bool declared_ = true;       // the domain knows of all of them
   std::uint64_t attempt_ = 0;  // newest that was told
   std::uint64_t passed_ = 0;   // since
   std::uint64_t segment_applied_ = 0;

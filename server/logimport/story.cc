@@ -93,7 +93,7 @@ void Story::begin_run(const Reading& first) {
   scales_.clear();
   skips_.clear();
   place_.reset();
-  beyond_ = 0;
+  beyond_ = printed_ = 0;
   moved_ = 0;
   counts_updates_ = has_total_loss_ = fatal_told_ = counted_applied_ = last_was_skip_ = false;
   skipped_total_.reset();
@@ -225,12 +225,12 @@ void Story::on_skip(const Reading& reading) {
   if (const auto place = places_.of(reading)) {
     if (place->restarted) return restart(reading);
     Places::Place at = *place;
-    at.ahead = true;
+    at.ahead = at.exact = true;
     settle(at, nullptr);
   }
   Pending pending{reading, 0, 0};
   pending.missing = octaves_missing(verdict);
-  if (!places_.any()) pending.passed = passed_by_clock(reading);
+  pending.passed = passed_by_clock(reading);
   moved_ = 0;
   wait(std::move(pending));
 }
@@ -316,7 +316,13 @@ void Story::on_evaluation(const Reading& reading) {
 void Story::on_record(const Reading& reading) {
   if (!has_numbers(reading)) {
     flush_record();
-    if (reading.valid_loss) return on_evaluation(reading);
+    if (reading.valid_loss) {
+      if (const auto place = places_.of(reading)) {
+        if (place->restarted) return restart(reading);
+        if (!place_ || place->done != place_->done) settle(place, nullptr);
+      }
+      return on_evaluation(reading);
+    }
     Reading progress = reading;
     progress.kind = Reading::Kind::kProgress;
     return tell(progress);
@@ -346,11 +352,12 @@ void Story::on_record(const Reading& reading) {
 
 void Story::flush_record() {
   if (!held_) return;
-  const Reading record = *std::exchange(held_, std::nullopt);
-  told_record_ = record;
-  newest_line_ = record.line;
-  const auto place = places_.of(record);
+  told_record_ = std::move(held_);
+  held_.reset();
+  newest_line_ = told_record_->line;
+  const auto place = places_.of(*told_record_);
   if (place && place->restarted) {
+    const Reading record = *told_record_;
     settle(std::nullopt, nullptr);
     // Its lines so far belong to the run before; what comes is a new one.
     fresh_ = true;
@@ -360,7 +367,7 @@ void Story::flush_record() {
     settle(places_.of(record), &record);
     return;
   }
-  settle(place, &record);
+  settle(place, &*told_record_);
 }
 
 }  // namespace scalewatch::logimport

@@ -36,7 +36,8 @@ class Story final : public ReadingSink {
   static constexpr std::size_t kAhead = 64;        // readings that a run's beginning is judged by
   static constexpr std::size_t kMaxPending = 256;  // skips and scales that wait for the next place
   static constexpr std::uint64_t kMaxCounted = 512;
-  static constexpr std::uint64_t kSearch = 40;  // attempts that a search for a scale can take at most
+  static constexpr std::uint64_t kSearch = 40;           // attempts that a search for a scale can take at most
+  static constexpr std::uint64_t kFirstInterval = 1000;  // attempts that a log's first record covers at most
 
   struct Pending {
     Reading reading;
@@ -47,6 +48,13 @@ class Story final : public ReadingSink {
     std::optional<double> now;     // after all that was told
     std::optional<double> before;  // the newest skip
     std::optional<double> counted_from;
+  };
+  // What the policy's scaler does unless it is told otherwise.
+  struct Usual {
+    std::string_view policy;
+    double backoff = 0.5;
+    double growth = 2;
+    double floor = 0;
   };
   // One attempt to be: what the scalers did at it.
   struct Slot {
@@ -83,6 +91,7 @@ class Story final : public ReadingSink {
   };
   void settle(std::optional<Places::Place> place, const Reading* record);
   Interval measure(const std::optional<Places::Place>& place, const Reading* record, const std::vector<Slot>& slots);
+  [[nodiscard]] bool holds_search(const std::vector<Slot>& slots) const;
   [[nodiscard]] std::uint64_t search_before(const std::vector<Slot>& slots) const;
   std::vector<Slot> take_slots();
   void add_counted(std::vector<Slot>& slots, std::uint64_t count, const Reading& record);
@@ -107,6 +116,7 @@ class Story final : public ReadingSink {
   bool fresh_ = true;  // its first reading is still to come
   std::uint32_t file_ = 0;
   std::string_view policy_;
+  std::optional<Usual> usual_;
   bool prints_skips_ = false;
   std::map<std::string, double> parameters_;
   std::map<std::uint32_t, Scale> scales_;
@@ -116,6 +126,7 @@ class Story final : public ReadingSink {
   std::optional<Places::Place> place_;  // newest
   std::int64_t first_done_ = 0;         // of the first place that the beginning holds
   std::uint64_t beyond_ = 0;            // attempts told since that place
+  std::uint64_t printed_ = 0;           // skips printed since the newest record that counts them
   std::int64_t moved_ = 0;              // steps or records since the newest skip
   bool counts_updates_ = false;         // the trainer's steps do not count skipped attempts
   bool has_total_loss_ = false;         // some record had one: parts of it are not taken for it

@@ -43,8 +43,12 @@ std::optional<domain::ScalerObservation> Story::observe(const Pending& event) {
   seen.scaler = r.scaler.value_or(0);
   Scale& known = scales_[seen.scaler];
   Outcome outcome = Outcome::kUnknown;
-  const auto policy = domain::make_policy(policy_.empty() ? "pytorch" : policy_, {});
-  const double backoff = policy ? policy->backoff_factor() : 0.5;
+  if (!usual_ || usual_->policy != policy_) {
+    const auto policy = domain::make_policy(policy_.empty() ? "pytorch" : policy_, {});
+    usual_ = Usual{policy_, policy ? policy->backoff_factor() : 0.5, policy ? policy->growth_factor() : 2.0,
+                   policy ? policy->floor().value_or(0) : 0.0};
+  }
+  const double backoff = usual_->backoff;
   switch (r.kind) {
     case Kind::kSkip: {
       outcome = Outcome::kSkipped;
@@ -55,7 +59,7 @@ std::optional<domain::ScalerObservation> Story::observe(const Pending& event) {
         const double before = backoff > 0 ? *seen.scale_after / backoff : *seen.scale_after;
         seen.scale_before = known.now && *known.now >= *seen.scale_after && *known.now <= before ? *known.now : before;
       } else if (seen.scale_before && !seen.scale_after) {
-        seen.scale_after = std::max(*seen.scale_before * backoff, policy ? policy->floor().value_or(0) : 0.0);
+        seen.scale_after = std::max(*seen.scale_before * backoff, usual_->floor);
         if (*seen.scale_after > *seen.scale_before) seen.scale_after = seen.scale_before;
       }
       break;
@@ -70,7 +74,7 @@ std::optional<domain::ScalerObservation> Story::observe(const Pending& event) {
       outcome = Outcome::kApplied;
       seen.scale_after = r.scale_after;
       seen.scale_before = r.scale_before ? r.scale_before : known.now;
-      if (!seen.scale_before) seen.scale_before = *r.scale_after / (policy ? policy->growth_factor() : 2.0);
+      if (!seen.scale_before) seen.scale_before = *r.scale_after / usual_->growth;
       break;
     case Kind::kFatal:
       outcome = Outcome::kSkipped;
@@ -106,7 +110,11 @@ void Story::fill(domain::AttemptDigest& digest, const Reading& record) const {
   if (!digest.loss && record.loss_missing && counted_applied_) digest.loss = kNan;
   if (record.grad_norm && (std::isfinite(*record.grad_norm) || !mean(record.grad_norm_span)))
     digest.grad_norm = record.grad_norm;
-  digest.lr = record.lr;
+  // One skip of many makes a mean NaN, and the others move the learning rate: of such a record that says nothing.
+  const auto length = record.attempts_per_record.value_or(static_cast<std::uint64_t>(places_.interval()));
+  const bool lost_mean =
+      digest.grad_norm && !std::isfinite(*digest.grad_norm) && record.grad_norm_span == Reading::Span::kInterval && length != 1;
+  if (!lost_mean) digest.lr = record.lr;
   digest.accuracy = record.accuracy;
 }
 

@@ -46,20 +46,21 @@ std::vector<Story::Slot> Story::take_slots() {
   return slots;
 }
 
-// Skips that the record counts and no line told of. Sets counted_applied_.
+// Skips that the record counts and no line told of; `printed`: those right before it. Sets counted_applied_.
 std::uint64_t Story::counted(const Reading& record, std::uint64_t printed, std::optional<std::uint64_t> went_by) {
   counted_applied_ = false;
   if (record.skipped) {
     const std::uint64_t value = *record.skipped;
+    const std::uint64_t lines = printed + std::exchange(printed_, 0);  // since the record before that counts
     if (record.skipped_span == Reading::Span::kInterval || record.skipped_span == Reading::Span::kStep) {
       counted_applied_ = value == 0;
-      return value > printed ? value - printed : 0;
+      return value > lines ? value - lines : 0;
     }
     const auto before = std::exchange(skipped_total_, value);
     if (before) {
       counted_applied_ = value == *before;
       const std::uint64_t more = value > *before ? value - *before : 0;
-      return more > printed ? more - printed : 0;
+      return more > lines ? more - lines : 0;
     }
     // The first total of the log: of this run's beginning, if it was the beginning.
     const std::uint64_t known = run_.attempt() + printed;
@@ -104,6 +105,16 @@ void Story::add_counted(std::vector<Slot>& slots, std::uint64_t count, const Rea
     slot.fell_to = scale;
     slot.fell_from = scale = i + 1 == falls ? *from : scale * 2;
   }
+}
+
+// The skips that were only counted lead all the way from the scale that the policy begins with.
+bool Story::holds_search(const std::vector<Slot>& slots) const {
+  const auto policy = domain::make_policy(policy_, parameters_);
+  if (!policy || !policy->dynamic()) return false;
+  for (const Slot& slot : slots) {
+    if (slot.fell_from) return *slot.fell_from == policy->init_scale() && slot.fell_to && *slot.fell_to * 4 > *slot.fell_from;
+  }
+  return false;
 }
 
 // Attempts that a search took before its first skip that is told: no more than its scale explains.
@@ -155,16 +166,24 @@ Story::Interval Story::measure(const std::optional<Places::Place>& place, const 
   const std::uint64_t told = in.skips + in.others + own();
   const std::uint64_t known = run_.attempt() + told;
   const std::uint64_t rest = target > known ? target - known : 0;
+  const std::uint64_t length = record != nullptr ? record->attempts_per_record.value_or(0) : 0;
   if (run_.attempt() > 0) {
     in.free = rest;
+  } else if (in.skips > 0 && length > told && rest + told > length && search_before(slots) == 0) {
+    // No scale tells of a search, and the record says how far back it looks: nobody knows what was before.
+    in.free = length - told;
+    in.missed = rest - in.free;
   } else if (in.skips > 0) {
     // All of them skipped, if the scale explains that; else the log begins with a search, and all went well after it.
     in.missed = rest <= search_before(slots) ? rest : 0;
     in.free = rest - in.missed;
-    // Of an interval that is counted only it is known that it was not all skipped.
+    // Of an interval that is counted only it is known that it was not all skipped. One that holds the whole search for a scale
+    // began with the run.
     if (record != nullptr && record->skipped && record->skipped_span == Reading::Span::kInterval) {
-      const auto length = record->attempts_per_record.value_or(static_cast<std::uint64_t>(places_.interval()));
-      const std::uint64_t applied = length > told ? length - told : 0;
+      const bool whole = target <= kFirstInterval && holds_search(slots);
+      const auto covered =
+          record->attempts_per_record.value_or(whole ? target : static_cast<std::uint64_t>(places_.interval()));
+      const std::uint64_t applied = covered > told ? covered - told : 0;
       in.free = std::min(rest, applied);
       in.missed = rest - in.free;
     }
@@ -176,23 +195,31 @@ Story::Interval Story::measure(const std::optional<Places::Place>& place, const 
 
 void Story::settle(std::optional<Places::Place> place, const Reading* record) {
   std::vector<Slot> slots = take_slots();
+  const auto printed =
+      static_cast<std::uint64_t>(std::count_if(slots.begin(), slots.end(), [](const Slot& s) { return s.skip; }));
   if (record != nullptr) {
     std::optional<std::uint64_t> went_by;
     if (place && place_) went_by = static_cast<std::uint64_t>(std::max<std::int64_t>(0, place->done - place_->done));
-    const auto printed =
-        static_cast<std::uint64_t>(std::count_if(slots.begin(), slots.end(), [](const Slot& s) { return s.skip; }));
     const std::uint64_t count = counted(*record, printed, went_by);
     if (count > 0) add_counted(slots, count, *record);
     if (record->loss || record->loss_now) has_total_loss_ = true;
     if (count > kMaxCounted) run_.count_skips(count - kMaxCounted);
   }
+  if (record == nullptr || !record->skipped) printed_ += printed;
   const Interval in = measure(place, record, slots);
   std::uint64_t free = in.free;
   if (in.missed > 0) run_.miss(in.missed);
   // Lines are missing: then nobody knows what became of the attempts between.
   const auto gap = std::find_if(slots.begin(), slots.end(), [](const Slot& s) { return s.missing > 0; });
   const bool first = !run_.any_applied() && run_.attempt() <= kSearch;
-  const std::uint64_t share = first || gap != slots.end() || slots.empty() ? 0 : free / (slots.size() + 1);
+  // By the clock they came as fast as any: one right after the other.
+  constexpr std::size_t kByClock = 3;
+  const bool back_to_back =
+      !place_ && in.missed > 0 && slots.size() >= kByClock && std::all_of(slots.begin(), slots.end(), [](const Slot& s) {
+        return s.passed == 0 && !s.events.empty() && s.events.front().reading.time_ms;
+      });
+  const bool exact = back_to_back || (place_ && place_->exact && slots.size() == 1);
+  const std::uint64_t share = first || exact || gap != slots.end() || slots.empty() ? 0 : free / (slots.size() + 1);
   const bool joins = in.joins && !slots.empty();
   std::int64_t step = place_ ? place_->done : static_cast<std::int64_t>(run_.attempt());
   for (std::size_t i = 0; i < slots.size(); ++i) {
@@ -263,7 +290,8 @@ void Story::tell_slot(const Slot& slot, std::int64_t step, const Reading* record
 
 void Story::tell_record(const Reading& record) {
   AttemptDigest digest;
-  digest.step = place_ ? place_->done : static_cast<std::int64_t>(run_.attempt() + 1);
+  // Beyond the newest place the trainer goes on all the same.
+  digest.step = place_ ? place_->done + static_cast<std::int64_t>(beyond_) : static_cast<std::int64_t>(run_.attempt() + 1);
   const auto scale = scale_of(record);
   if (scale || record.skipped || !policy_.empty()) declare(record.scaler.value_or(0), scale);
   fill(digest, record);

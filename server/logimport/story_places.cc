@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
 
 namespace scalewatch::logimport {
 namespace {
@@ -97,6 +98,22 @@ std::optional<Places::Place> Places::follow(std::int64_t value, std::optional<st
   return place;
 }
 
+// The first record after a skip: one that is at most an interval further on counts what the skips count.
+void Places::compare(std::int64_t value, Source source) {
+  if (!beside_.first) {
+    beside_.first = value;
+    beside_.first_skip = beside_.last_skip;
+  }
+  if (source != Source::kStep || !beside_.last_skip) return;
+  const std::int64_t further = value - *beside_.last_skip;
+  if (further < -kLag) {
+    beside_.same = false;
+  } else if (!beside_.compared) {
+    beside_.compared = true;
+    beside_.same = interval_ > 0 && further >= 0 && further <= interval_ + kLag;
+  }
+}
+
 std::optional<Places::Place> Places::of(const Reading& reading) {
   const Source source = source_of(reading);
   if (source == Source::kNone) return std::nullopt;
@@ -108,12 +125,25 @@ std::optional<Places::Place> Places::of(const Reading& reading) {
         beside_.first_skip = reading.step;
         beside_.first = beside_.now;
       }
-      beside_.last_skip = reading.step;
+      const auto skip_before = std::exchange(beside_.last_skip, reading.step);
+      beside_.after_skip = true;
+      if (beside_.same && last_ && *reading.step < *last_ && skip_before && *reading.step > *skip_before) {
+        // It goes on from the skip before, and not from the records: they count something else.
+        beside_.same = false;
+        last_ = reading.step;
+        return std::nullopt;
+      }
       return follow(*reading.step, std::nullopt, reading);
     }
     const auto value = value_of(reading, source);
     if (!value || (beside_.now && *value < *beside_.now)) return std::nullopt;
     beside_.now = value;
+    if (std::exchange(beside_.after_skip, false)) compare(*value, source);
+    if (beside_.same) {
+      if (!last_ || *value <= *last_) return std::nullopt;
+      last_ = value;
+      return Place{.done = base_ + *value};
+    }
     // How many of its steps are one of the skips' count is learned from two of these.
     if (!beside_.at_skip || !beside_.first || !last_ || *beside_.last_skip <= *beside_.first_skip) return std::nullopt;
     const auto ratio =

@@ -16,6 +16,7 @@ class Places {
     std::int64_t done = 0;   // steps or attempts that are behind the trainer, as it counts them
     bool ahead = false;      // the line was printed before the attempts that follow it (a progress bar)
     bool restarted = false;  // the count fell back: a new or resumed run begins here
+    bool exact = false;      // the very next attempt is the one that the line tells of
   };
 
   // A run begins: these are its first readings.
@@ -32,6 +33,7 @@ class Places {
 
   [[nodiscard]] Source source_of(const Reading& reading) const;
   [[nodiscard]] bool main_bar(const Reading& reading) const { return reading.steps_total == bar_total_; }
+  void compare(std::int64_t value, Source source);
   std::optional<Place> follow(std::int64_t value, std::optional<std::int64_t> total, const Reading& reading);
   std::optional<std::int64_t> value_of(const Reading& reading, Source source);
 
@@ -46,6 +48,9 @@ class Places {
   struct Beside {
     std::optional<std::int64_t> first, at_skip, now;
     std::optional<std::int64_t> first_skip, last_skip;
+    bool after_skip = false;  // no record came since the newest skip
+    bool compared = false;
+    bool same = false;  // both count the same
   } beside_;
 };
 

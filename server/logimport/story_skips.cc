@@ -113,15 +113,17 @@ void SkipLines::note_labelled(domain::Rank rank, double scale) {
 
 void SkipLines::record(const Reading& record) {
   if (!record.rank || !record.step || !record.scale || record.scale_span == Reading::Span::kInterval) return;
-  if (record.scale_quantum > 0 || (records_.size() >= kRanks && !records_.contains(*record.rank))) return;
+  if (records_.size() >= kRanks && !records_.contains(*record.rank)) return;
   records_[*record.rank] = {*record.step, *record.scale};
   const auto& [rank, seen] = *records_.begin();
   if (rank == *record.rank || seen.first != *record.step) return;
-  if (domain::same_scale(seen.second, *record.scale)) {
-    records_differ_ = 0;
+  std::uint32_t& differ = records_differ_[*record.rank];
+  // Both may be rounded.
+  if (domain::same_scale(seen.second, *record.scale) || std::abs(seen.second - *record.scale) <= record.scale_quantum) {
+    differ = 0;
     return;
   }
-  if (++records_differ_ < 2) return;
+  if (++differ != 2) return;
   domain::RankDifference difference;
   difference.what = "scale";
   difference.first = rank;

@@ -58,7 +58,7 @@ class SkipLines {
   std::deque<double> known_;     // of new skips since the scale could have grown
   std::map<domain::Rank, Own> own_;
   std::map<domain::Rank, std::pair<std::int64_t, double>> records_;  // newest step and scale by rank
-  std::uint32_t records_differ_ = 0;
+  std::map<domain::Rank, std::uint32_t> records_differ_;             // records in a row that differ from the first rank's
   std::optional<domain::RankDifference> difference_;
 };
 

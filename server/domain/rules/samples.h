@@ -30,15 +30,25 @@ class Samples {
   [[nodiscard]] double median() const { return sorted_.empty() ? 0 : sorted_[sorted_.size() / 2]; }
   // Median distance from `center`.
   [[nodiscard]] double mad(double center) const {
-    // Outwards from the center, the nearer neighbour first.
-    auto right = std::lower_bound(sorted_.begin(), sorted_.end(), center);
-    auto left = right;
-    double distance = 0;
-    for (std::size_t taken = 0; taken < sorted_.size() && taken <= sorted_.size() / 2; ++taken) {
-      const bool take_left = right == sorted_.end() || (left != sorted_.begin() && center - *(left - 1) < *right - center);
-      distance = take_left ? center - *--left : *right++ - center;
+    if (sorted_.empty()) return 0;
+    // Both sides of the center are sorted by distance already: how many of the nearest lie left of it is searched by halves.
+    const auto middle = std::lower_bound(sorted_.begin(), sorted_.end(), center);
+    const auto on_left = static_cast<std::size_t>(middle - sorted_.begin());
+    const std::size_t on_right = sorted_.size() - on_left;
+    const std::size_t nearest = sorted_.size() / 2 + 1;
+    const auto left = [&](std::size_t i) { return center - sorted_[on_left - 1 - i]; };
+    const auto right = [&](std::size_t i) { return sorted_[on_left + i] - center; };
+    std::size_t low = nearest > on_right ? nearest - on_right : 0;
+    std::size_t high = std::min(nearest, on_left);
+    while (low < high) {
+      const std::size_t taken = low + (high - low) / 2;
+      if (left(taken) < right(nearest - taken - 1)) {
+        low = taken + 1;
+      } else {
+        high = taken;
+      }
     }
-    return distance;
+    return std::max(low > 0 ? left(low - 1) : 0.0, low < nearest ? right(nearest - low - 1) : 0.0);
   }
   template <class A>
   void persist(A& a) {

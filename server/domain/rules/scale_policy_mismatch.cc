@@ -44,8 +44,8 @@ class ScalePolicyMismatch : public PersistedRule<ScalePolicyMismatch> {
 
   void on_step(const ScalerStep& step, const RuleContext& context) override {
     const ScalerTrack& scaler = *step.scaler;
-    const auto policy = make_policy(scaler.info.policy, scaler.info.parameters);
-    if (!scaler.dynamic || !step.scale_before || !policy) return;
+    const Policy* const policy = scaler.policy();
+    if (!scaler.dynamic || !step.scale_before || policy == nullptr) return;
     auto candidate = resumed(step, context.run);
     if (!candidate && scaler.rates_known) candidate = between(step, *policy, context.run);
     if (!candidate && scaler.rates_known) candidate = within(step, *policy);

@@ -12,6 +12,8 @@ constexpr LineRule kRules[] = {
     {.text = "No overflow for consecutive {clean_steps} steps, the loss scale is adjusted to {scale_after}",
      .kind = Reading::Kind::kGrowth,
      .policy = "colossalai"},
+    // Its optimizers, with or without the line of the scaler
+    {.text = "Found overflow. Skip step", .kind = Reading::Kind::kSkip, .policy = "colossalai", .place = Place::kUnquoted},
 };
 
 }  // namespace

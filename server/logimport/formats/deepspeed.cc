@@ -14,6 +14,13 @@ bool engine_step(Reading& reading) {
   return true;
 }
 
+// Its pipeline engine: the loss of this step's micro-batches.
+bool pipeline_step(Reading& reading) {
+  reading.loss_span = Reading::Span::kStep;
+  reading.step_counts_attempts = true;
+  return true;
+}
+
 bool fixed(Reading& reading) {
   reading.scale_is_static = true;
   return true;
@@ -30,6 +37,14 @@ constexpr LineRule kRules[] = {
      .policy = "deepspeed"},
     {.text = "step={step}, skipped={skipped}, lr=[{lr}", .kind = Kind::kRecord, .policy = "deepspeed", .finish = engine_step},
     {.text = "step={step}, skipped={skipped}", .kind = Kind::kRecord, .policy = "deepspeed", .finish = engine_step},
+    {.text = "steps: {step} loss: {loss} {...}iter time (s): {_}",
+     .kind = Kind::kRecord,
+     .policy = "deepspeed",
+     .finish = pipeline_step},
+    {.text = "steps: {step} loss: {loss} iter time (s): {_}",
+     .kind = Kind::kRecord,
+     .policy = "deepspeed",
+     .finish = pipeline_step},
     {.text = "Using static loss scale of: {scale}", .kind = Kind::kScale, .finish = fixed},
     {.text = "rank {rank} detected overflow {_} in tensor {tensor} shape",
      .kind = Kind::kNonFinite,

@@ -17,6 +17,7 @@ std::unique_ptr<Format> make_colossalai();
 std::unique_ptr<Format> make_paddle();
 std::unique_ptr<Format> make_mindspore();
 std::unique_ptr<Format> make_fairseq();
+std::unique_ptr<Format> make_skipped_updates();
 std::unique_ptr<Format> make_pytorch();
 std::unique_ptr<Format> make_detectors();
 std::unique_ptr<Format> make_rank_differences();
@@ -47,6 +48,8 @@ std::unique_ptr<Format> make_dllogger();
 std::unique_ptr<Format> make_dllogger_json();
 std::unique_ptr<Format> make_hf_trainer();
 std::unique_ptr<Format> make_yolo_table();
+std::unique_ptr<Format> make_rsl_rl();
+std::unique_ptr<Format> make_row_table();
 
 // ---- progress bars
 std::unique_ptr<Format> make_progress_bar();

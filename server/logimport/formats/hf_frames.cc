@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::string_view kAnchors[] = {"abs min  abs max  metadata", "Detected inf/nan during batch_number="};
 constexpr std::size_t kMaxNameBytes = 512;
+constexpr std::size_t kMaxPrefixBytes = 64;
 constexpr std::size_t kMaxStrangeRows = 8;  // other ranks' lines between the rows; after so many the dump is over
 
 std::string_view skip_blanks(std::string_view text) {
@@ -35,6 +36,7 @@ class HfFrames : public Format {
       open_ = true;
       strange_ = 0;
       module_.clear();
+      prefix_ = line.text.substr(0, at <= kMaxPrefixBytes ? at : 0);
       return;
     }
     const auto number = parse_number(line.text.substr(at + kAnchors[1].size()));
@@ -54,8 +56,12 @@ class HfFrames : public Format {
   }
 
  private:
-  // A launcher's prefix is no part of the row, but a number may look like one: only what holds a rank is taken off.
-  static std::size_t row_begin(const Line& line) { return line.rank || line.time_ms ? line.body : 0; }
+  // A launcher's prefix is no part of the row, but a number may look like one: only what stood before the headline too, or
+  // holds a rank or a time, is taken off.
+  std::size_t row_begin(const Line& line) const {
+    if (!prefix_.empty() && line.text.starts_with(prefix_)) return prefix_.size();
+    return line.rank || line.time_ms ? line.body : 0;
+  }
 
   // "module.path ClassName", or "*** Starting batch number=1 ***" between dumps.
   bool frame(std::string_view text) {
@@ -98,6 +104,7 @@ class HfFrames : public Format {
   }
 
   bool open_ = false;
+  std::string prefix_;  // of the headline
   std::size_t strange_ = 0;
   std::string module_;
   std::optional<std::int64_t> batch_;

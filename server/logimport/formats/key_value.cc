@@ -19,13 +19,22 @@ constexpr std::uint64_t kHeaderReach = 20000;  // lines for which a header ("Epo
 
 constexpr std::uint64_t kEnoughRecords = 3;  // after which a loss alone on its line is one too
 
+// An option of a command line: " --lr", but not a dash between two parts of a message.
+bool has_option(std::string_view text) {
+  for (std::size_t at = text.find(" --"); at != std::string_view::npos; at = text.find(" --", at + 3)) {
+    const char next = at + 3 < text.size() ? static_cast<char>(text[at + 3] | 32) : '\0';
+    if (next >= 'a' && next <= 'z') return true;
+  }
+  return false;
+}
+
 // Code, command lines, settings and requests name numbers too.
 bool is_something_else(std::string_view text) {
-  static constexpr std::string_view kWords[] = {"Namespace(", "Arguments(", "Config(", "usage:", "HTTP/",   "GET /",
-                                                "POST /",     " --",        "def ",    "self.",  "return ", "#include",
-                                                "assert ",    " == ",       "{.",      ", .",    "://"};
-  return std::any_of(std::begin(kWords), std::end(kWords),
-                     [&](std::string_view w) { return text.find(w) != std::string_view::npos; });
+  static constexpr std::string_view kWords[] = {"Namespace(", "Arguments(", "Config(", "usage:",  "HTTP/",    "GET /",
+                                                "POST /",     "def ",       "self.",   "return ", "#include", "assert ",
+                                                " == ",       "{.",         ", .",     "://"};
+  return has_option(text) || std::any_of(std::begin(kWords), std::end(kWords),
+                                         [&](std::string_view w) { return text.find(w) != std::string_view::npos; });
 }
 
 // Most lines that hold a word such as "loss" are prose, and have no number behind it.
@@ -77,9 +86,10 @@ class KeyValue final : public Format {
     }
     reading.kind = Reading::Kind::kRecord;
     ++records_;
-    // Keras' bars: means since the epoch began.
+    // Keras' bars: means since the epoch began. The last one of an epoch is the mean of that interval.
     if (text.find("/step - ") != std::string_view::npos || text.find("] - ") != std::string_view::npos) {
-      reading.loss_span = Reading::Span::kTotal;
+      const bool last = reading.batch && reading.batch == reading.batches_per_epoch;
+      reading.loss_span = last ? Reading::Span::kInterval : Reading::Span::kTotal;
     }
     complete(line, e, reading);
   }

@@ -17,9 +17,7 @@ constexpr std::string_view kAnchors[] = {"elapsed time per iteration", "number o
 constexpr std::string_view kNeeded[] = {"iteration", "loss scale"};
 constexpr KeyRule kKeys[] = {{"lm loss", Meaning::kLoss},
                              {"number of skipped iterations", Meaning::kSkipped},
-                             // "number of nan iterations: 1": its nan is read as a number, and what is left is its key.
-                             {"iterations", Meaning::kNanSkipped},
-                             {"number of", Meaning::kNone},
+                             {"number of nan iterations", Meaning::kNanSkipped},
                              {"elapsed time per iteration (ms)", Meaning::kNone},
                              {"elapsed time per iteration", Meaning::kNone}};
 

@@ -1,4 +1,6 @@
 // MindSpore: the scaler says nothing until it gives up; MindFormers prints overflow and scale with each record.
+#include <limits>
+
 #include "server/logimport/formats/formats.h"
 #include "server/logimport/template_format.h"
 
@@ -14,7 +16,28 @@ bool overflowed(Reading& reading) {
   return true;
 }
 
+// Overflow, and the update all the same.
+bool updated_anyway(Reading& reading) {
+  reading.grad_norm = std::numeric_limits<double>::infinity();
+  reading.grad_norm_span = Reading::Span::kStep;
+  reading.skipped = 0;
+  reading.skipped_span = Reading::Span::kStep;
+  reading.scale = reading.scale_after;
+  reading.scale_after.reset();
+  return true;
+}
+
 constexpr LineRule kRules[] = {
+    // MindYOLO
+    {.text = "overflow, drop step, loss scale adjust to {scale_after}",
+     .kind = Kind::kSkip,
+     .policy = "mindspore",
+     .place = Place::kUnquoted},
+    {.text = "overflow, still update, loss scale adjust to {scale_after}",
+     .kind = Kind::kRecord,
+     .policy = "mindspore",
+     .finish = updated_anyway,
+     .place = Place::kUnquoted},
     {.text = "Dynamic loss scale Continuous overflow[[:]][[\"]][[']][[,]]{ws}[[{skipped}]]",
      .kind = Kind::kFatal,
      .policy = "mindspore",

@@ -79,9 +79,17 @@ class PairScanner {
     gap_ = tab || at_ - begin > 1;
   }
 
+  // "number of nan iterations": the words before say that what follows is counted, not that it is the value.
+  bool counts_what_follows() const {
+    if (phrase_words_ == 0 || separator_ != ' ') return false;
+    const std::string_view last = text_.substr(word_begin_, phrase_end_ - word_begin_);
+    return last == "of" || last == "number" || last == "num" || last == "count" || last == "no";
+  }
+
   // 1 when the word is nan, inf or infinity and stands as a value; 2 for None and null.
   int value_word(std::string_view word) const {
     if (phrase_words_ == 0 && !(pending_bracket_ != 0 && last_end_ > 0)) return 0;
+    if (counts_what_follows()) return 0;
     if (word.size() == 3 || word.size() == 8) return parse_number(word) ? 1 : 0;
     return separator_ != ' ' && (word == "None" || word == "null") ? 2 : 0;
   }
@@ -125,6 +133,7 @@ class PairScanner {
       }
       drop_phrase();  // a value that is no number
     }
+    const bool bracketed = pending_bracket_ == '[' && at_ < text_.size() && text_[at_] == ']';
     if (phrase_words_ > 0 && gap_) drop_phrase();
     if (phrase_words_ == 0) {
       phrase_begin_ = begin;
@@ -140,7 +149,7 @@ class PairScanner {
     gap_ = false;
     pending_bracket_ = 0;
     last_end_ = 0;
-    if (!named_ && out_.words_count_ < Pairs::kMaxWords) out_.words_[out_.words_count_++] = word;
+    if ((!named_ || bracketed) && out_.words_count_ < Pairs::kMaxWords) out_.words_[out_.words_count_++] = word;
     // lr(Cosine): and Epoch(train): what stands in the parentheses belongs to the key.
     if (at_ + 1 < text_.size() && text_[at_] == '(' && is_letter(text_[at_ + 1])) {
       const std::size_t close = text_.substr(0, std::min(text_.size(), at_ + 40)).find(')', at_);

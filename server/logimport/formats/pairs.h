@@ -44,7 +44,8 @@ class Pairs {
   // The pair of exactly this key; null when there is none.
   const Pair* find(std::string_view key) const;
 
-  // Words that belong to no number and stand before the first named one: "Train", "Test", "Validation". At most kMaxWords.
+  // Words that belong to no number and stand before the first named one, or alone in brackets: "Train", "Test", "[CV]". At most
+  // kMaxWords.
   static constexpr std::size_t kMaxWords = 12;
   const std::string_view* words_begin() const { return words_.data(); }
   const std::string_view* words_end() const { return words_.data() + words_count_; }

@@ -13,6 +13,8 @@ namespace {
 
 constexpr std::string_view kAnchors[] = {"it/s", "s/it"};
 constexpr RecordRules kRules = {.sure = true};
+constexpr std::size_t kMaxTimes = 64;    // bytes of "[1:16:09<1:07:04,  1.33" before its "it/s"
+constexpr std::size_t kMaxTitle = 1024;  // bytes of a title and the drawn bar
 
 bool is_digit(char c) {
   return c >= '0' && c <= '9';
@@ -44,8 +46,10 @@ struct Counter {
 
 Counter counter_before(std::string_view text, std::size_t at) {
   Counter out;
-  const std::size_t open = text.rfind('[', at);
-  if (open == std::string_view::npos || open == 0) return out;
+  const std::size_t from = at > kMaxTimes ? at - kMaxTimes : 0;
+  const std::size_t near = text.substr(from, at - from).rfind('[');
+  if (near == std::string_view::npos || from + near == 0) return out;
+  const std::size_t open = from + near;
   std::size_t end = open;
   while (end > 0 && text[end - 1] == ' ') --end;
   std::size_t slash = end;
@@ -94,12 +98,16 @@ class ProgressBar final : public Format {
     const Counter counter = counter_before(gap, at - gap_begin);
     if (counter.begin == std::string_view::npos) return;
     // The title: from the end of a bar before on the same line.
-    std::size_t begin = 0;
-    if (const std::size_t before = gap.rfind("it]", counter.begin); before != std::string_view::npos) begin = before + 3;
-    if (const std::size_t before = gap.rfind("it/s]", counter.begin); before != std::string_view::npos)
-      begin = std::max(begin, before + 5);
+    std::size_t begin = counter.begin > kMaxTitle ? counter.begin - kMaxTitle : 0;
+    const std::string_view drawn = gap.substr(begin, counter.begin - begin);
+    const std::size_t title_from = begin;
+    for (const std::string_view end_of_bar : {std::string_view("it]"), std::string_view("it/s]")}) {
+      const std::size_t before = drawn.rfind(end_of_bar);
+      if (before != std::string_view::npos) begin = std::max(begin, title_from + before + end_of_bar.size());
+    }
     begin = std::max(begin, body_begin(line, gap_begin));
-    const std::size_t percent = gap.rfind('%', counter.begin);
+    const std::size_t percent_at = drawn.rfind('%');
+    const std::size_t percent = percent_at == std::string_view::npos ? percent_at : title_from + percent_at;
     const std::size_t title_begin = std::min(begin, counter.begin);
     const std::size_t title_end = percent == std::string_view::npos || percent < begin ? counter.begin : percent + 1;
     const std::string_view title = gap.substr(title_begin, title_end - title_begin);

@@ -79,6 +79,35 @@ bool denied(std::string_view text, std::size_t word) {
   });
 }
 
+// What people write about ranks reasons, and prints no value: "the losses of rank 0 and rank 1 differ because we shuffle".
+bool is_prose(std::string_view text) {
+  static constexpr std::string_view kReasoning[] = {"if",      "when",  "because", "since", "will", "would",   "should", "may",
+                                                    "might",   "could", "can",     "must",  "we",   "you",     "why",    "how",
+                                                    "whether", "which", "usually", "often", "then", "however", "i"};
+  constexpr std::size_t kLongSentence = 12;
+  constexpr std::size_t kLongestMessage = 24;
+  std::size_t words = 0;
+  std::size_t reasoning = 0;
+  bool value = text.find('=') != std::string_view::npos;
+  for (std::size_t i = 0; i < text.size();) {
+    if (!is_letter(text[i])) {
+      value = value || (text[i] == '.' && i > 0 && is_digit(text[i - 1]) && i + 1 < text.size() && is_digit(text[i + 1]));
+      ++i;
+      continue;
+    }
+    const std::size_t begin = i;
+    while (i < text.size() && is_letter(text[i])) ++i;
+    const std::string_view word = text.substr(begin, i - begin);
+    ++words;
+    reasoning += std::any_of(std::begin(kReasoning), std::end(kReasoning),
+                             [&](std::string_view one) { return one.size() == word.size() && find_lower(word, one) == 0; })
+                     ? 1
+                     : 0;
+  }
+  if (value) return reasoning >= 3;
+  return reasoning >= 2 || (reasoning == 1 && words > kLongSentence) || words > kLongestMessage;
+}
+
 // The quoted name behind "parameter" or "tensor", else the first quoted one.
 std::string_view quoted(std::string_view text) {
   for (const char quote : {'\'', '"', '`'}) {
@@ -114,7 +143,7 @@ class RankDifferences : public Format {
     if (!ranks.second) return;
     const bool topic = std::any_of(std::begin(kTopics), std::end(kTopics),
                                    [&](std::string_view word) { return find_lower(text, word) != std::string_view::npos; });
-    if (!topic) return;
+    if (!topic || is_prose(text)) return;
     Reading& reading = out.add(Reading::Kind::kRanksDiffer, line.body);
     reading.rank = ranks.first;
     reading.other_rank = ranks.second;

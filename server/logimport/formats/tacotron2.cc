@@ -17,7 +17,7 @@ bool of_step(Reading& reading) {
 constexpr LineRule kRules[] = {
     {"Train loss {step} {loss} Grad Norm {grad_norm}[[ {_}s/it]]", Kind::kRecord, {}, of_step},
     {"Train iter{ws}{step} loss {loss} Grad Norm {grad_norm}[[ {_}s/it]]", Kind::kRecord, {}, of_step},
-    {"Validation loss {step}: {valid_loss}", Kind::kRecord},
+    {"Validation loss {step}:{ws}{valid_loss}", Kind::kRecord},
 };
 
 }  // namespace

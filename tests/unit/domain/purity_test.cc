@@ -16,37 +16,12 @@ namespace fs = std::filesystem;
 
 // What can neither wait, ask the outside world, nor depend on where memory lies. The unordered containers are not here: the
 // order that they are walked in need not survive a restart.
-const std::set<std::string> kPureHeaders{"algorithm",
-                                         "array",
-                                         "bit",
-                                         "charconv",
-                                         "cmath",
-                                         "compare",
-                                         "concepts",
-                                         "cstddef",
-                                         "cstdint",
-                                         "cstring",
-                                         "deque",
-                                         "functional",
-                                         "initializer_list",
-                                         "iterator",
-                                         "limits",
-                                         "map",
-                                         "memory",
-                                         "numbers",
-                                         "numeric",
-                                         "optional",
-                                         "ranges",
-                                         "set",
-                                         "span",
-                                         "stdexcept",
-                                         "string",
-                                         "string_view",
-                                         "tuple",
-                                         "type_traits",
-                                         "utility",
-                                         "variant",
-                                         "vector"};
+const std::set<std::string> kPureHeaders{
+    "algorithm",   "array",   "bit",     "charconv",  "cctype",  "cmath",       "compare",
+    "concepts",    "cstddef", "cstdint", "cstring",   "deque",   "functional",  "initializer_list",
+    "iterator",    "limits",  "map",     "memory",    "numbers", "numeric",     "optional",
+    "ranges",      "set",     "span",    "stdexcept", "string",  "string_view", "tuple",
+    "type_traits", "utility", "variant", "vector"};
 // The words of findings; in .cc files only.
 const std::set<std::string> kFormatHeaders{"fmt/core.h", "fmt/format.h"};
 

@@ -150,6 +150,79 @@ std::vector<Trainer> trainers() {
                    }
                    return out;
                  }});
+  all.push_back({"Apex before amp", "apex_fp16_optimizer", {}, 20, [](const Attempt& a) {
+                   std::string out;
+                   if (a.skip) out += fmt::format("OVERFLOW! Skipping step. Attempted loss scale: {}\n", a.before);
+                   if (a.record) out += fmt::format("iter {} loss {:.4f} lr 0.0001\n", a.number, a.loss);
+                   return out;
+                 }});
+  all.push_back({"Apex before amp, in two lines", "apex_fp16_optimizer", {}, 100, [](const Attempt& a) {
+                   std::string out;
+                   if (a.skip)
+                     out +=
+                         fmt::format("Grad overflow on iteration {}\nUsing dynamic loss scale of {}\n", a.number - 1, a.before);
+                   if (a.record) out += fmt::format("| step {} | loss {:.4f} | gnorm {:.3f}\n", a.number, a.loss, a.norm);
+                   return out;
+                 }});
+  all.push_back({"DeepSpeed fused", "deepspeed_fused", {}, 10, [](const Attempt& a) {
+                   std::string out;
+                   for (int rank = 0; a.skip && rank < 2; ++rank) {
+                     out += fmt::format("Grad overflow on iteration {}\nReducing dynamic loss scale from {} to {}\n",
+                                        a.number - 1, a.before, a.after);
+                   }
+                   if (a.skip) {
+                     out += fmt::format("[Rank 0] Overflow detected. Skipping step. Attempted loss scale: {}, reducing to {}\n",
+                                        a.before, a.after);
+                   }
+                   if (a.after > a.before) {
+                     out += fmt::format("No Grad overflow for 1000 iterations\nIncreasing dynamic loss scale from {} to {}\n",
+                                        a.before, a.after);
+                   }
+                   if (a.record) {
+                     out += fmt::format(
+                         "[2021-04-28 06:51:36,000] [INFO] [logging.py:60:log_dist] [Rank 0] step={}, skipped={}, "
+                         "lr=[0.0001], mom=[(0.9, 0.95)]\n",
+                         a.number, a.skipped_total);
+                   }
+                   return out;
+                 }});
+  all.push_back({"DeepSpeed unfused", "deepspeed_unfused", {}, 50, [](const Attempt& a) {
+                   std::string out;
+                   if (a.skip) {
+                     out += fmt::format(
+                         "[deepspeed] fp16 dynamic loss scale overflow! Skipping step. Attempted loss scale: {}, reducing to "
+                         "{}\n",
+                         a.before, a.after);
+                   }
+                   if (a.record) out += fmt::format("step: {} loss: {:.4f} lr: 2.5e-05\n", a.number, a.loss);
+                   return out;
+                 }});
+  all.push_back(
+      {"MindFormers", "mindspore", {}, 1, [](const Attempt& a) {
+         return fmt::format(
+             "2024-01-02 03:04:05,678 - mindformers[callback.py:324] - INFO - {{ Epoch:[{:3d}/  9], step:[{:5d}/  500], "
+             "loss: {:.3f}, per_step_time: 812ms, lr: 1e-05, overflow cond: {}, loss_scale: {:.1f}\n",
+             (a.number - 1) / 500 + 1, (a.number - 1) % 500 + 1, a.loss, a.skip ? "True" : "False", a.before);
+       }});
+  all.push_back({"Keras 2 with a callback", "keras2", {}, 5, [](const Attempt& a) {
+                   return a.record ? fmt::format("{{\"step\": {}, \"loss\": {:.5f}, \"lr\": 0.001, \"loss_scale\": {:.1f}}}\n",
+                                                 a.number, a.loss, a.after)
+                                   : std::string();
+                 }});
+  all.push_back({"Keras 3 with a callback", "keras3", {}, 10, [](const Attempt& a) {
+                   return a.record ? fmt::format("step={} loss={:.4f} loss_scale={}\n", a.number, a.loss, a.after)
+                                   : std::string();
+                 }});
+  all.push_back({"Flax", "flax", {}, 1, [](const Attempt& a) {
+                   return fmt::format(
+                       "I0102 03:04:05.678901 140 train.py:88] step: {}, loss: {:.4f}, grad_norm: {}, scale: {}\n", a.number,
+                       a.loss, a.skip ? std::string("inf") : fmt::format("{:.3f}", a.norm), a.after);
+                 }});
+  all.push_back({"jmp", "jmp", {}, 25, [](const Attempt& a) {
+                   return a.record ? fmt::format("[train] step {} train_loss {:.4f} learning_rate 0.0003 loss_scale {}\n",
+                                                 a.number, a.loss, a.after)
+                                   : std::string();
+                 }});
   return all;
 }
 

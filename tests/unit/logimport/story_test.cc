@@ -1,0 +1,188 @@
+// What a log tells beyond single lines: several runs, resumes, several scalers, ranks, logs that grow.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "server/logimport/diagnose.h"
+
+namespace scalewatch::logimport {
+namespace {
+
+using domain::Severity;
+
+void read(LogDoctor& doctor, std::string_view log) {
+  doctor.begin_file();
+  doctor.feed(log);
+  doctor.end_file();
+}
+
+domain::Diagnosis diagnose(std::string_view log) {
+  LogDoctor doctor;
+  read(doctor, log);
+  doctor.finish();
+  return doctor.diagnosis();
+}
+
+const domain::Finding* find(const domain::Diagnosis& diagnosis, std::string_view rule) {
+  const auto found = std::find_if(diagnosis.findings.begin(), diagnosis.findings.end(),
+                                  [&](const domain::Finding& finding) { return finding.rule == rule; });
+  return found == diagnosis.findings.end() ? nullptr : &*found;
+}
+
+// Steps first to last, every tenth of them told.
+std::string records(int first, int last, double scale) {
+  std::string out;
+  for (int step = first; step <= last; step += 10) {
+    out += fmt::format("step {} loss: {:.4f} lr: 0.0003 loss_scale: {:.1f}\n", step, 2 + 1.0 / (step + 1), scale);
+  }
+  return out;
+}
+
+std::string overflow(int scaler, double after, const std::string& prefix = {}) {
+  return fmt::format("{}Gradient overflow.  Skipping step, loss scaler {} reducing loss scale to {}\n", prefix, scaler, after);
+}
+
+std::string collapse() {
+  std::string out;
+  for (double scale = 32768; scale > 0x1p-16; scale /= 2) out += overflow(0, scale);
+  return out;
+}
+
+TEST(Story, AFindingNamesTheRunOfTheFileAndItsLine) {
+  const std::string healthy = records(10, 300, 65536);
+  LogDoctor doctor;
+  read(doctor, healthy + records(10, 200, 65536) + collapse());
+  doctor.finish();
+  EXPECT_EQ(doctor.runs(), 2U);
+  const auto diagnosis = doctor.diagnosis();
+  const auto* found = find(diagnosis, "ScaleCollapse");
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(found->segment, 2U);
+  EXPECT_GT(found->line, 50U);
+  EXPECT_EQ(diagnosis.verdict, Severity::kCritical);
+}
+
+TEST(Story, FilesAreRunsOfTheirOwn) {
+  LogDoctor doctor;
+  read(doctor, records(10, 100, 65536));
+  read(doctor, records(110, 200, 65536));
+  doctor.finish();
+  EXPECT_EQ(doctor.runs(), 2U);
+  EXPECT_LE(doctor.diagnosis().verdict, Severity::kInfo);
+}
+
+TEST(Story, AResumeThatLostTheScalerSaysSo) {
+  const std::string before = records(10, 1000, 1024);
+  const auto lost = diagnose(before + "Resuming from checkpoint runs/checkpoint-900\n" + records(910, 1500, 65536));
+  const auto* found = find(lost, "ScalePolicyMismatch");
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(found->severity, Severity::kWarning);
+  EXPECT_THAT(found->summary, testing::HasSubstr("not restored"));
+  const auto kept = diagnose(before + "Resuming from checkpoint runs/checkpoint-900\n" + records(910, 1500, 1024));
+  EXPECT_EQ(find(kept, "ScalePolicyMismatch"), nullptr);
+}
+
+TEST(Story, ScalersOfOneRunAreToldApart) {
+  // Each loss has its own; one of them collapses.
+  std::string log;
+  for (int step = 10; step <= 400; step += 10) {
+    log += fmt::format("step {} loss: {:.4f} lr: 0.0003\n", step, 2 + 1.0 / step);
+    if (step == 10) log += overflow(0, 32768) + overflow(1, 32768);
+  }
+  for (double scale = 16384; scale > 0x1p-16; scale /= 2) log += overflow(1, scale);
+  const auto diagnosis = diagnose(log);
+  const auto* found = find(diagnosis, "ScaleCollapse");
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(found->subject, "1");
+  EXPECT_EQ(std::count_if(diagnosis.findings.begin(), diagnosis.findings.end(),
+                          [](const auto& finding) { return finding.rule == "ScaleCollapse"; }),
+            1);
+}
+
+TEST(Story, LabelledRanksThatAgreeAreOneAndThoseThatDifferAreNamed) {
+  const auto log = [](double off) {
+    std::string out = records(10, 100, 65536);
+    double scale = 65536;
+    for (int skip = 0; skip < 8; ++skip) {
+      scale /= 2;
+      for (int rank = 0; rank < 4; ++rank) {
+        out += overflow(0, rank == 3 ? scale * off : scale, fmt::format("[rank{}]: ", rank));
+      }
+      out += records(110 + 2500 * skip, 2500 + 2500 * skip, scale);
+    }
+    return out;
+  };
+  EXPECT_EQ(find(diagnose(log(1)), "RankDisagreement"), nullptr);
+  const auto differ = diagnose(log(3));
+  const auto* found = find(differ, "RankDisagreement");
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(found->severity, Severity::kCritical);
+  EXPECT_THAT(found->ranks, testing::Contains(3U));
+}
+
+TEST(Story, ARankWhoseRecordsHoldAnotherScaleIsNamed) {
+  std::string log;
+  for (int step = 1; step <= 10; ++step) {
+    for (int rank = 0; rank < 4; ++rank) {
+      log += fmt::format("[rank{}] step {} loss {:.4f} loss_scale {}\n", rank, step, 2.0 - 0.01 * step,
+                         rank == 2 && step > 3 ? 32768 : 65536);
+    }
+  }
+  const auto diagnosis = diagnose(log);
+  const auto* found = find(diagnosis, "RankDisagreement");
+  ASSERT_NE(found, nullptr);
+  EXPECT_THAT(found->ranks, testing::Contains(2U));
+}
+
+TEST(Story, SkipsOfALogThatBeginsInTheMiddleAreNoSearch) {
+  // Neither a scale nor any progress before; the first record says what it covers.
+  std::string log;
+  for (int i = 0; i < 7; ++i) {
+    log += fmt::format(
+        "[host] 2021-04-23 19:22:{:02d},000 (trainer:581) WARNING: The grad norm is nan. Skipping updating the model.\n",
+        10 + i);
+  }
+  log +=
+      "[host] 2021-04-23 19:22:20,000 (trainer:636) INFO: 2epoch:train:12001-12600batch: iter_time=3.1e-04, loss=65.1, "
+      "acc=0.065, backward_time=0.08, optim0_lr0=1.4e-04, train_time=0.4\n";
+  EXPECT_NE(find(diagnose(log), "ConsecutiveSkips"), nullptr);
+}
+
+TEST(Story, AFollowedLogTellsOfAFindingOnceItIsThere) {
+  LogDoctor doctor;
+  doctor.begin_file();
+  doctor.feed(records(10, 300, 65536));
+  doctor.pause();
+  EXPECT_TRUE(doctor.take_news().empty());
+  doctor.feed(collapse());
+  doctor.pause();
+  const auto news = doctor.take_news();
+  EXPECT_TRUE(std::any_of(news.begin(), news.end(), [](const auto& finding) { return finding.rule == "ScaleCollapse"; }));
+  doctor.pause();
+  EXPECT_TRUE(doctor.take_news().empty());
+}
+
+TEST(Story, ATapSeesWhatTheDomainWasTold) {
+  std::vector<std::size_t> kinds;
+  bool declared = false;
+  LogDoctor doctor({}, {}, [&](const domain::Input& input) {
+    kinds.push_back(input.index());
+    const auto* digest = std::get_if<domain::AttemptDigest>(&input);
+    declared = declared || (digest != nullptr && !digest->declared.empty() && digest->declared[0].policy == "apex_amp");
+  });
+  read(doctor, records(10, 100, 65536) + overflow(0, 32768));
+  doctor.finish();
+  ASSERT_GT(kinds.size(), 4U);
+  EXPECT_EQ(kinds[0], domain::Input(domain::SegmentOpened{}).index());
+  EXPECT_EQ(kinds[1], domain::Input(domain::RankJoined{}).index());
+  EXPECT_EQ(kinds.back(), domain::Input(domain::RankLeft{}).index());
+  EXPECT_TRUE(declared);
+}
+
+}  // namespace
+}  // namespace scalewatch::logimport
