@@ -12,6 +12,7 @@
 #include "server/alerting/sink_config.h"
 #include "server/app/units.h"
 #include "server/engine/engine.h"
+#include "server/history/sqlite_store.h"
 #include "server/http/server.h"
 #include "server/metrics/exporter.h"
 
@@ -42,6 +43,7 @@ struct Config {
   Config();
 
   std::string data_dir = "./scalewatch-data";
+  history::StoreOptions history;
   Address grpc_address{"127.0.0.1", 7462};
   Address http_address{"127.0.0.1", 9464};
   bool insecure_listen = false;

@@ -71,7 +71,7 @@ struct Server::Impl {
       : config(from),
         exporter(config.metrics, metrics_sources(), kVersion),
         http(http_options(config), http_sources()),
-        store(history::SqliteStore::open(config.data_dir)),
+        store(history::SqliteStore::open(config.data_dir, config.history)),
         delivery(config.sinks, *store, clock, delivery_options(config)),
         book(config.sinks, [this](const engine::CommitBatch& batch) { delivery.committed(batch); }),
         engine(engine_options(config), *store, book, clock),

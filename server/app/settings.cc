@@ -30,6 +30,24 @@ void add_limits(v1::Limits& limits, std::vector<Setting>& all) {
       "one message of a client"));
 }
 
+void add_history_settings(history::StoreOptions& h, std::vector<Setting>& all) {
+  history::RetentionOptions& r = h.retention;
+  all.push_back(flag("history.compaction", h.compaction.enabled, "turn reports into compact chunks once there are enough"));
+  all.push_back(duration("history.idle_after", h.compaction.idle_after, kSecond, kDay,
+                         "a stream that brings nothing for this long is compacted whole"));
+  all.push_back(duration("history.thin_after", r.thin_after, 0, 3650 * kDay,
+                         "ended runs older than this keep summaries of 128 attempts, no single records; 0 = never"));
+  all.push_back(duration("history.max_age", r.max_age, 0, 3650 * kDay, "ended runs older than this go; 0 = never"));
+  all.push_back(number("history.max_runs", r.max_runs, 0, 10'000'000, "the oldest ended runs beyond this go; 0 = no limit"));
+  all.push_back(size("history.max_size", r.max_bytes, 0, 1024 * 1024 * kGiB,
+                     "the oldest ended runs go while the file holds more; 0 = no limit"));
+  all.push_back(number("history.keep_attempts", r.keep_attempts, 0, 1'000'000'000'000,
+                       "of every run, older attempts than this many keep only summaries; 0 = no limit"));
+  all.push_back(
+      text("history.pinned", r.pinned, "runs that are never thinned or removed: names with * and ?, separated by commas"));
+  all.push_back(duration("history.retention_every", r.every, kSecond, kDay, "how often these limits are looked at"));
+}
+
 }  // namespace
 
 std::vector<Setting> settings(Config& c) {
@@ -43,6 +61,8 @@ std::vector<Setting> settings(Config& c) {
   add(text("listen.public_url", c.public_url, "where people reach the HTTP side, for links in alerts; empty = no links"));
   add(choice("log.level", c.log_level, {"debug", "info", "warning", "error", "off"}, "least level that is written"));
   add(choice("log.format", c.log_format, {"text", "json"}, "one line an event on standard error, as text or JSON"));
+
+  add_history_settings(c.history, all);
 
   engine::EngineOptions& e = c.engine;
   add(number("engine.threads", e.threads, 1, 256, "threads that fold reports into runs"));

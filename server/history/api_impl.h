@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "server/history/api_error.h"
 #include "server/history/catalog.h"
@@ -28,8 +29,26 @@ class Api final : public engine::HistoryApi {
   engine::Status top_tensors(const v1::TopTensorsRequest& request, v1::TopTensorsResponse& response) override;
   engine::Status get_scaler_history(const v1::GetScalerHistoryRequest& request,
                                     v1::GetScalerHistoryResponse& response) override;
+  engine::Status get_heat_map(const v1::GetHeatMapRequest& request, v1::GetHeatMapResponse& response) override;
 
  private:
+  // What is asked of all tensors of a segment.
+  struct Ask {
+    v1::TopTensorsRequest::By by = v1::TopTensorsRequest::BY_UNSPECIFIED;
+    v1::Role role = v1::ROLE_UNSPECIFIED;
+    std::size_t limit = 0;
+    ReportRange range;
+  };
+  // A tensor that leads.
+  struct Top {
+    std::uint32_t tensor = 0;  // in the catalog
+    double score = 0;
+    std::uint64_t attempt = 0;
+    Measured worst;
+  };
+  // The tensors that lead, best first. `reached`: from where it was read when the time did not last for all.
+  std::vector<Top> leading(const Ask& ask, const Catalog& catalog, Reading& reading, std::uint64_t& reached);
+
   // A range of attempts that exists.
   struct Span {
     std::uint32_t segment = 0;
@@ -43,6 +62,7 @@ class Api final : public engine::HistoryApi {
   void do_get_tensor_history(const v1::GetTensorHistoryRequest& request, v1::GetTensorHistoryResponse& response);
   void do_get_attempt(const v1::GetAttemptRequest& request, v1::GetAttemptResponse& response);
   void do_top_tensors(const v1::TopTensorsRequest& request, v1::TopTensorsResponse& response);
+  void do_get_heat_map(const v1::GetHeatMapRequest& request, v1::GetHeatMapResponse& response);
   void do_get_scaler_history(const v1::GetScalerHistoryRequest& request, v1::GetScalerHistoryResponse& response);
 
   // Throws NOT_FOUND with the nearest names.

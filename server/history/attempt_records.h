@@ -6,17 +6,18 @@
 #include <unordered_map>
 #include <vector>
 
-#include "scalewatch/v1/ingest.pb.h"
 #include "server/history/catalog.h"
 #include "server/history/measured.h"
 #include "server/history/report_reader.h"
+#include "server/history/stored_records.h"
 
 namespace scalewatch::history {
 
 // Not thread-safe. Reused from attempt to attempt, for its size is that of the catalog.
 class AttemptRecords {
  public:
-  explicit AttemptRecords(const Catalog& catalog) : catalog_(catalog), merges_(catalog.tensors.size()) {}
+  AttemptRecords(const Catalog& catalog, StoredRecords& stored)
+      : catalog_(catalog), stored_(stored), merges_(catalog.tensors.size()) {}
 
   // Adds one rank's reports; ranks come in rising order. Throws ApiError for a payload that can't be read.
   void add(const RankReports& reports);
@@ -27,6 +28,7 @@ class AttemptRecords {
 
  private:
   const Catalog& catalog_;
+  StoredRecords& stored_;
   std::vector<RankMerge> merges_;
   std::vector<std::uint32_t> touched_;
 };
@@ -34,7 +36,8 @@ class AttemptRecords {
 // One tensor of the reports of one attempt.
 class TensorRecords {
  public:
-  TensorRecords(const Catalog& catalog, std::uint32_t tensor) : catalog_(catalog), tensor_(tensor) {}
+  TensorRecords(const Catalog& catalog, StoredRecords& stored, std::uint32_t tensor)
+      : catalog_(catalog), stored_(stored), tensor_(tensor) {}
 
   void add(const RankReports& reports);
   [[nodiscard]] const RankMerge& merged() const { return merge_; }
@@ -45,6 +48,7 @@ class TensorRecords {
   const std::vector<std::uint32_t>& ids(const std::vector<Catalog::Slot>& slots);
 
   const Catalog& catalog_;
+  StoredRecords& stored_;
   const std::uint32_t tensor_;
   RankMerge merge_;
   std::unordered_map<const std::vector<Catalog::Slot>*, std::vector<std::uint32_t>> ids_;

@@ -43,16 +43,22 @@ void Api::do_get_attempt(const v1::GetAttemptRequest& request, v1::GetAttemptRes
   if (!bounds) throw ApiError{{engine::Status::kNotFound, "run \"" + run.row.name + "\" has no report yet"}};
   std::uint64_t attempt = request.attempt() == 0 ? bounds->last : request.attempt();
   if (!token.empty()) attempt = static_cast<std::uint64_t>(token_number(token[1]));
+  if (token.empty() && request.or_next()) {
+    if (const auto next = attempt_from(pool_, run.id, segment, attempt)) attempt = *next;
+  }
 
   const auto catalog = catalogs_.get(run.id, segment);
   ReportRange range{run.id, segment, attempt, attempt, std::nullopt};
   if (request.has_rank()) range.rank = request.rank();
-  AttemptRecords records(*catalog);
+  Reading reading(pool_);
+  StoredRecords stored(reading);
+  AttemptRecords records(*catalog, stored);
   auto& summary = *response.mutable_attempt();
-  ReportReader(pool_, *catalog, deadline()).read(range, [&](const RankReports& reports) {
+  ReportReader(reading, *catalog, deadline()).read(range, [&](const RankReports& reports) {
     add_summary(reports, summary);
-    records.add(reports);
+    if (!request.summary_only()) records.add(reports);
   });
+  reading.pause();
   if (summary.ranks().empty()) {
     const std::string whose = request.has_rank() ? " of rank " + std::to_string(request.rank()) : "";
     throw ApiError{{engine::Status::kNotFound,

@@ -1,6 +1,7 @@
 #include "server/history/commit_writer.h"
 
 #include "server/history/rows.h"
+#include "server/history/scaler_reader.h"
 
 namespace scalewatch::history {
 
@@ -17,6 +18,7 @@ std::int64_t only_id(Query& query) {
 }  // namespace
 
 void CommitWriter::write(const engine::CommitBatch& batch) {
+  stored_.clear();
   // Runs and incarnations come first, for the rest refers to them.
   for (const auto& row : batch.runs) put(row);
   for (const auto& row : batch.incarnations) put(row);
@@ -89,16 +91,24 @@ void CommitWriter::put(const engine::TableRow& row) {
 
 void CommitWriter::put(const engine::ReportRow& row) {
   const std::int64_t run = run_id(row.run_uid);
+  const std::int64_t stream = stream_id(run, row.rank, row.incarnation);
   // Only a repeat of (stream, seq) is ignored: a pos that is taken is a mistake and must not drop a report in silence.
   Query(
       connection_,
-      "INSERT INTO reports (run, stream, rank, seq, pos, segment, attempt, step, time_ms, retrospective, loss, lr, grad_norm, "
-      "payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (stream, seq) DO NOTHING",
-      run, stream_id(run, row.rank, row.incarnation), row.rank, row.seq, row.pos, row.segment, row.attempt, row.step,
-      row.time_ms, row.retrospective, row.loss, row.lr, row.grad_norm, Blob{row.payload})
+      "INSERT INTO reports (run, stream, rank, seq, pos, segment, attempt, step, time_ms, retrospective, loss, lr, grad_norm) "
+      "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (stream, seq) DO NOTHING",
+      run, stream, row.rank, row.seq, row.pos, row.segment, row.attempt, row.step, row.time_ms, row.retrospective, row.loss,
+      row.lr, row.grad_norm)
       .run();
-  if (connection_.changes() == 0 || row.retrospective) return;
+  if (connection_.changes() == 0) return;
+  Query(connection_, "INSERT INTO payloads (id, payload) VALUES (?, ?)", connection_.last_rowid(), Blob{row.payload}).run();
+  if (row.retrospective) return;
+  ++stored_[stream];
   for (const auto& scaler : row.scalers) {
+    // What was summed up of it is no longer true; mostly there is none.
+    Query(connection_, "DELETE FROM scaler_sums WHERE run = ? AND segment = ? AND scaler = ? AND bucket = ?", run, row.segment,
+          scaler.scaler, row.attempt / kScalerBucket)
+        .run();
     Query(connection_,
           "INSERT OR REPLACE INTO scaler_rows (run, segment, scaler, attempt, rank, step, time_ms, scale_before, scale_after, "
           "growth_tracker, outcome, loss) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",

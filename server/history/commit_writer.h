@@ -22,6 +22,8 @@ class CommitWriter {
   void write(const engine::CommitBatch& batch);
   // Drops the caches of integer ids: what they hold may have been rolled back.
   void forget();
+  // Reports that the newest write() stored, by streams.id; retrospective ones aside.
+  [[nodiscard]] const std::map<std::int64_t, std::size_t>& stored() const { return stored_; }
 
  private:
   using StreamKey = std::tuple<std::int64_t, std::uint32_t, engine::Incarnation>;
@@ -41,6 +43,7 @@ class CommitWriter {
   Connection& connection_;
   std::unordered_map<std::string, std::int64_t> runs_;
   std::map<StreamKey, std::int64_t> streams_;
+  std::map<std::int64_t, std::size_t> stored_;
 };
 
 }  // namespace scalewatch::history

@@ -13,6 +13,7 @@ namespace scalewatch::history {
 namespace {
 
 constexpr std::chrono::milliseconds kTailWait{200};  // how late a cancelled tail is noticed
+constexpr int kQuietWaits = 5;                       // in a row, after which a tail asks whether its run is over
 
 grpc::Status to_grpc(const engine::Status& status) {
   if (status.ok()) return grpc::Status::OK;
@@ -65,12 +66,17 @@ class Service final : public v1::History::Service {
                                 v1::GetScalerHistoryResponse* response) override {
     return to_grpc(api_.get_scaler_history(*request, *response));
   }
+  grpc::Status GetHeatMap(grpc::ServerContext*, const v1::GetHeatMapRequest* request,
+                          v1::GetHeatMapResponse* response) override {
+    return to_grpc(api_.get_heat_map(*request, *response));
+  }
   grpc::Status TailRun(grpc::ServerContext* context, const v1::TailRunRequest* request,
                        grpc::ServerWriter<v1::TailRunResponse>* writer) override;
 
  private:
   // The run's uid, or the answer of get_run, which knows the nearest names.
   grpc::Status resolve(const std::string& run, std::string& uid);
+  bool finished(const std::string& uid);
 
   engine::HistoryApi& api_;
   engine::Feed<engine::RunEvent>& feed_;
@@ -96,6 +102,15 @@ grpc::Status Service::resolve(const std::string& run, std::string& uid) {
   return to_grpc(status);
 }
 
+bool Service::finished(const std::string& uid) {
+  try {
+    const auto row = store_.find_run(uid);
+    return row && row->status == v1::RUN_STATUS_FINISHED;
+  } catch (const engine::StoreError&) {
+    return false;  // asked again after the next quiet moment
+  }
+}
+
 grpc::Status Service::TailRun(grpc::ServerContext* context, const v1::TailRunRequest* request,
                               grpc::ServerWriter<v1::TailRunResponse>* writer) {
   const Seat seat(tails_, options_.max_tails);
@@ -108,8 +123,12 @@ grpc::Status Service::TailRun(grpc::ServerContext* context, const v1::TailRunReq
   std::string uid;
   if (auto status = resolve(request->run(), uid); !status.ok()) return status;
   writer->SendInitialMetadata();
+  // Events come after their commit: a run that is finished is told of once nothing came for a while.
+  int quiet = 0;
   while (!context->IsCancelled()) {
     const auto batch = subscription->wait(kTailWait);
+    quiet = batch.events.empty() && batch.dropped == 0 ? quiet + 1 : 0;
+    if (quiet % kQuietWaits == kQuietWaits - 1 && !batch.closed && finished(uid)) return grpc::Status::OK;
     if (batch.dropped > 0) {
       v1::TailRunResponse message;
       message.set_dropped(batch.dropped);

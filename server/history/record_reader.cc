@@ -16,13 +16,18 @@ Value at(const Column& column, int index, Value missing) {
 }
 
 int size_of(const v1::RecordBlock& block) {
-  if (!block.ids().empty()) return block.ids_size();
-  // No more than there are values, whatever the count says.
-  return static_cast<int>(std::min<std::uint32_t>(block.count(), static_cast<std::uint32_t>(block.sum_size())));
+  return static_cast<int>(records_of(block));
 }
 
-// All but the sparse columns.
-Measured dense_part(const v1::RecordBlock& block, int index, std::uint64_t table_numel) {
+}  // namespace
+
+std::uint32_t records_of(const v1::RecordBlock& block) {
+  if (!block.ids().empty()) return static_cast<std::uint32_t>(block.ids_size());
+  // No more than there are values, whatever the count says.
+  return std::min(block.count(), static_cast<std::uint32_t>(block.sum_size()));
+}
+
+Measured dense_record(const v1::RecordBlock& block, int index, std::uint64_t table_numel) {
   constexpr float kAbsent = std::numeric_limits<float>::quiet_NaN();
   Measured measured;
   measured.scale = effective_scale(block.measured_under_scale());
@@ -40,6 +45,8 @@ Measured dense_part(const v1::RecordBlock& block, int index, std::uint64_t table
   record.flushed = at(block.flushed(), index, std::uint64_t{0});
   return measured;
 }
+
+namespace {
 
 // Fills the sparse columns into the records that `find` gives for their indexes (null: not wanted).
 template <class Find>
@@ -79,7 +86,7 @@ void for_each_record(const v1::Report& report, const NumelOf& numel_of,
       return block.ids().empty() ? block.first_id() + static_cast<std::uint32_t>(index) : block.ids(index);
     };
     records.clear();
-    for (int i = 0; i < size; ++i) records.push_back(dense_part(block, i, numel_of(id_of(i))));
+    for (int i = 0; i < size; ++i) records.push_back(dense_record(block, i, numel_of(id_of(i))));
     sparse_part(block, [&](std::uint32_t index) { return index < records.size() ? &records[index] : nullptr; });
     for (int i = 0; i < size; ++i) visit(id_of(i), records[static_cast<std::size_t>(i)]);
   }
@@ -89,7 +96,7 @@ std::optional<Measured> find_record(const v1::Report& report, std::uint32_t id, 
   for (const auto& block : report.blocks()) {
     const int index = position(block, id);
     if (index < 0) continue;
-    Measured measured = dense_part(block, index, numel);
+    Measured measured = dense_record(block, index, numel);
     sparse_part(block, [&](std::uint32_t other) { return other == static_cast<std::uint32_t>(index) ? &measured : nullptr; });
     return measured;
   }

@@ -23,4 +23,12 @@ void for_each_record(const v1::Report& report, const NumelOf& numel_of,
 // The record of one tensor; absent when the report has none.
 std::optional<Measured> find_record(const v1::Report& report, std::uint32_t id, std::uint64_t numel);
 
+// Records of a block, and the tensor of each.
+std::uint32_t records_of(const v1::RecordBlock& block);
+inline std::uint32_t id_at(const v1::RecordBlock& block, std::uint32_t index) {
+  return block.ids().empty() ? block.first_id() + index : block.ids(static_cast<int>(index));
+}
+// A block's record at `index`, without its sparse columns.
+Measured dense_record(const v1::RecordBlock& block, int index, std::uint64_t numel);
+
 }  // namespace scalewatch::history

@@ -8,8 +8,7 @@ namespace scalewatch::history {
 
 namespace {
 
-constexpr std::size_t kPageRows = 256;
-constexpr std::size_t kPageBytes = std::size_t{4} << 20;
+constexpr std::size_t kPageRows = 1024;
 
 }  // namespace
 
@@ -41,21 +40,21 @@ std::optional<std::uint64_t> ReportReader::read(const ReportRange& range,
 
 bool ReportReader::read_page(const ReportRange& range, Place& place, std::vector<StoredReport>& rows) {
   static constexpr const char* kAll =
-      "SELECT id, stream, rank, attempt, step, time_ms, retrospective, loss, lr, grad_norm, payload "
+      "SELECT id, stream, rank, attempt, step, time_ms, retrospective, loss, lr, grad_norm "
       "FROM reports INDEXED BY reports_by_attempt WHERE run = ? AND segment = ? AND (attempt, rank, id) > (?, ?, ?) "
       "AND attempt <= ? ORDER BY attempt, rank, id";
   static constexpr const char* kOneRank =
-      "SELECT id, stream, rank, attempt, step, time_ms, retrospective, loss, lr, grad_norm, payload "
+      "SELECT id, stream, rank, attempt, step, time_ms, retrospective, loss, lr, grad_norm "
       "FROM reports INDEXED BY reports_by_attempt WHERE run = ? AND segment = ? AND (attempt, rank, id) > (?, ?, ?) "
       "AND attempt <= ? AND rank = ? ORDER BY attempt, rank, id";
-  ReadPool::Lease lease(pool_);
-  Query query(*lease, range.rank ? kOneRank : kAll, range.run, range.segment, place.attempt, place.rank, place.id, range.last);
+  Query query(reading_.connection(), range.rank ? kOneRank : kAll, range.run, range.segment, place.attempt, place.rank,
+              place.id, range.last);
   if (range.rank) query.bind(*range.rank);
-  std::size_t bytes = 0;
   for (std::size_t count = 0; query.step(); ++count) {
-    if (count > 0 && (count == kPageRows || bytes >= kPageBytes || lease.page_over())) return true;
+    if (count > 0 && (count == kPageRows || reading_.page_over())) return true;
     auto& row = rows.emplace_back();
     place = {query.u64(3), query.i64(2), query.i64(0)};
+    row.id = query.i64(0);
     row.stream = query.i64(1);
     row.rank = query.u32(2);
     row.attempt = query.u64(3);
@@ -65,8 +64,6 @@ bool ReportReader::read_page(const ReportRange& range, Place& place, std::vector
     row.loss = query.number(7);
     row.lr = query.number(8);
     row.grad_norm = query.number(9);
-    row.payload = query.bytes(10);
-    bytes += row.payload.size();
   }
   return false;
 }
@@ -94,9 +91,17 @@ std::optional<AttemptBounds> attempt_bounds(ReadPool& pool, std::int64_t run, st
   return AttemptBounds{query.u64(0), query.u64(1)};
 }
 
-std::optional<std::uint64_t> attempt_before(ReadPool& pool, std::int64_t run, std::uint32_t segment, std::uint64_t attempt) {
+std::optional<std::uint64_t> attempt_from(ReadPool& pool, std::int64_t run, std::uint32_t segment, std::uint64_t attempt) {
   ReadPool::Lease lease(pool);
-  Query query(*lease, "SELECT max(attempt) FROM reports WHERE run = ? AND segment = ? AND attempt < ?", run, segment, attempt);
+  Query query(*lease, "SELECT min(attempt) FROM reports WHERE run = ? AND segment = ? AND attempt >= ?", run, segment, attempt);
+  if (!query.step() || query.is_null(0)) return std::nullopt;
+  return query.u64(0);
+}
+
+std::optional<std::uint64_t> attempt_before(Connection& connection, std::int64_t run, std::uint32_t segment,
+                                            std::uint64_t attempt) {
+  Query query(connection, "SELECT max(attempt) FROM reports WHERE run = ? AND segment = ? AND attempt < ?", run, segment,
+              attempt);
   if (!query.step() || query.is_null(0)) return std::nullopt;
   return query.u64(0);
 }

@@ -1,4 +1,4 @@
-// Stored reports in the order of attempts, a page a read transaction.
+// Stored reports in the order of attempts, a page at a time.
 #pragma once
 
 #include <chrono>
@@ -11,11 +11,13 @@
 
 #include "scalewatch/v1/history.pb.h"
 #include "server/history/catalog.h"
-#include "server/history/read_pool.h"
+#include "server/history/reading.h"
 
 namespace scalewatch::history {
 
+// What lists know of a report; its records come from StoredRecords.
 struct StoredReport {
+  std::int64_t id = 0;      // reports.id
   std::int64_t stream = 0;  // streams.id
   std::uint32_t rank = 0;
   std::uint64_t attempt = 0;
@@ -25,7 +27,6 @@ struct StoredReport {
   std::optional<double> loss;
   std::optional<double> lr;
   std::optional<double> grad_norm;
-  std::string payload;  // serialized v1::Report
 };
 
 // Attempts `first` to `last` of a segment.
@@ -44,8 +45,8 @@ using RankReports = std::vector<StoredReport>;
 class ReportReader {
  public:
   // `deadline`: reading ends at the first attempt that begins after it; at least one attempt is read.
-  ReportReader(ReadPool& pool, const Catalog& catalog, std::chrono::steady_clock::time_point deadline)
-      : pool_(pool), catalog_(catalog), deadline_(deadline) {}
+  ReportReader(Reading& reading, const Catalog& catalog, std::chrono::steady_clock::time_point deadline)
+      : reading_(reading), catalog_(catalog), deadline_(deadline) {}
 
   // Calls `visit` in order of attempt, then rank. Returns the attempt to go on from; absent when all was read.
   std::optional<std::uint64_t> read(const ReportRange& range, const std::function<void(const RankReports&)>& visit);
@@ -62,7 +63,7 @@ class ReportReader {
   bool read_page(const ReportRange& range, Place& place, std::vector<StoredReport>& rows);
   void keep_newest(RankReports& reports) const;
 
-  ReadPool& pool_;
+  Reading& reading_;
   const Catalog& catalog_;
   const std::chrono::steady_clock::time_point deadline_;
 };
@@ -73,7 +74,10 @@ struct AttemptBounds {
   std::uint64_t last = 0;
 };
 std::optional<AttemptBounds> attempt_bounds(ReadPool& pool, std::int64_t run, std::uint32_t segment);
+// The smallest attempt from `attempt` on.
+std::optional<std::uint64_t> attempt_from(ReadPool& pool, std::int64_t run, std::uint32_t segment, std::uint64_t attempt);
 // The largest attempt below `attempt`.
-std::optional<std::uint64_t> attempt_before(ReadPool& pool, std::int64_t run, std::uint32_t segment, std::uint64_t attempt);
+std::optional<std::uint64_t> attempt_before(Connection& connection, std::int64_t run, std::uint32_t segment,
+                                            std::uint64_t attempt);
 
 }  // namespace scalewatch::history

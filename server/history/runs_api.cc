@@ -1,10 +1,14 @@
 // Runs: listing, one run's overview, and finding a run by name.
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/wire_format_lite.h>
+
 #include <algorithm>
 #include <string>
 #include <vector>
 
 #include "server/history/api_impl.h"
 #include "server/history/nearest.h"
+#include "server/history/optimizers_reader.h"
 #include "server/history/page_token.h"
 
 namespace scalewatch::history {
@@ -15,14 +19,13 @@ constexpr char kToken = 'r';
 constexpr int kMaxFindings = 1000;
 constexpr int kMaxCompared = 20'000;  // run names that a misspelled one is held against
 
+[[noreturn]] void damaged(const engine::RunRow& row) {
+  throw ApiError{
+      {engine::Status::kInternal, "the stored overview of run " + row.name + " cannot be read: the history file is damaged"}};
+}
+
 // The columns are what lists are sorted by: they win over the overview.
-v1::GetRunResponse overview_of(const engine::RunRow& row) {
-  v1::GetRunResponse overview;
-  if (!overview.ParseFromString(row.overview)) {
-    throw ApiError{
-        {engine::Status::kInternal, "the stored overview of run " + row.name + " cannot be read: the history file is damaged"}};
-  }
-  auto& run = *overview.mutable_run();
+void take_columns(const engine::RunRow& row, v1::RunSummary& run) {
   run.set_run_uid(row.run_uid);
   run.set_name(row.name);
   run.set_created_ms(row.created_ms);
@@ -30,7 +33,33 @@ v1::GetRunResponse overview_of(const engine::RunRow& row) {
   run.set_segment(row.segment);
   run.set_status(static_cast<v1::RunStatus>(row.status));
   run.set_worst_open(static_cast<v1::Severity>(row.worst_open));
+}
+
+v1::GetRunResponse overview_of(const engine::RunRow& row) {
+  v1::GetRunResponse overview;
+  if (!overview.ParseFromString(row.overview)) damaged(row);
+  take_columns(row, *overview.mutable_run());
   return overview;
+}
+
+// Of an overview only the run itself: a wide one has a thousand ranks that a list does not show.
+void summarize(const engine::RunRow& row, v1::RunSummary& run) {
+  using google::protobuf::internal::WireFormatLite;
+  constexpr auto kRun = WireFormatLite::MakeTag(v1::GetRunResponse::kRunFieldNumber, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
+  google::protobuf::io::CodedInputStream in(reinterpret_cast<const std::uint8_t*>(row.overview.data()),
+                                            static_cast<int>(row.overview.size()));
+  while (const std::uint32_t tag = in.ReadTag()) {
+    std::uint32_t size = 0;
+    if (tag != kRun) {
+      if (!WireFormatLite::SkipField(&in, tag)) damaged(row);
+      continue;
+    }
+    if (!in.ReadVarint32(&size) || size > row.overview.size()) damaged(row);
+    const auto limit = in.PushLimit(static_cast<int>(size));
+    if (!run.MergePartialFromCodedStream(&in)) damaged(row);
+    in.PopLimit(limit);
+  }
+  take_columns(row, run);
 }
 
 }  // namespace
@@ -69,7 +98,7 @@ void Api::do_list_runs(const v1::ListRunsRequest& request, v1::ListRunsResponse&
       return;
     }
     last = read_run(query);
-    *response.add_runs() = std::move(*overview_of(last.row).mutable_run());
+    summarize(last.row, *response.add_runs());
   }
 }
 
@@ -91,6 +120,8 @@ void Api::do_get_run(const v1::GetRunRequest& request, v1::GetRunResponse& respo
   add({v1::ALERT_STATE_UNSPECIFIED, v1::ALERT_STATE_PENDING, v1::ALERT_STATE_FIRING, v1::ALERT_STATE_ACKNOWLEDGED,
        v1::ALERT_STATE_SILENCED});
   add({v1::ALERT_STATE_RESOLVED});
+  ReadPool::Lease lease(pool_);
+  read_optimizers(*lease, run.id, run.row.segment, response);
 }
 
 StoredRun Api::run_named(const std::string& name_or_uid) {

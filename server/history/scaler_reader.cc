@@ -12,23 +12,6 @@ constexpr std::size_t kMaxScalers = 64;
 constexpr int kStepOver = 8;
 constexpr int kPageAttempts = 4096;
 
-constexpr const char* kSelect =
-    "SELECT attempt, step, scale_before, scale_after, growth_tracker, outcome, loss FROM scaler_rows "
-    "WHERE run = ? AND segment = ? AND scaler = ? AND attempt >= ? AND attempt <= ? AND rank >= ? AND rank <= ? "
-    "ORDER BY attempt, rank";
-
-StoredScaler read_row(const Query& query) {
-  StoredScaler row;
-  row.attempt = query.u64(0);
-  row.step = query.i64(1);
-  row.scale_before = query.number(2);
-  row.scale_after = query.number(3);
-  if (!query.is_null(4)) row.growth_tracker = query.u64(4);
-  row.outcome = query.i32(5);
-  row.loss = query.number(6);
-  return row;
-}
-
 void widen(v1::ScalerPoint& point, std::optional<double> scale) {
   if (!scale || std::isnan(*scale)) return;
   point.set_scale_min(point.has_scale_min() ? std::min(point.scale_min(), *scale) : *scale);
@@ -42,7 +25,7 @@ bool read_page(ReadPool& pool, const ScalerRange& range, std::uint64_t& next, st
   ReadPool::Lease lease(pool);
   for (bool seek = true; seek;) {
     seek = false;
-    Query query(*lease, kSelect, range.run, range.segment, range.scaler, next, range.last, low, high);
+    Query query(*lease, kScalerSelect, range.run, range.segment, range.scaler, next, range.last, low, high);
     for (int repeats = 0; query.step();) {
       const std::uint64_t attempt = query.u64(0);
       if (!rows.empty() && rows.back().attempt == attempt) {
@@ -51,7 +34,7 @@ bool read_page(ReadPool& pool, const ScalerRange& range, std::uint64_t& next, st
         continue;
       }
       if (!rows.empty() && (rows.size() >= kPageAttempts || lease.page_over())) return true;
-      rows.push_back(read_row(query));
+      rows.push_back(read_scaler_row(query));
       next = attempt + 1;
       repeats = 0;
     }
@@ -59,20 +42,84 @@ bool read_page(ReadPool& pool, const ScalerRange& range, std::uint64_t& next, st
   return false;
 }
 
+struct Sum {
+  std::uint64_t bucket = 0;
+  std::optional<std::uint32_t> only_rank;
+  v1::ScalerPoint point;
+};
+
+// A page of sums from `bucket` on, which moves behind them; false when there are no more.
+bool read_sums(ReadPool& pool, const ScalerRange& range, std::uint64_t& bucket, std::vector<Sum>& sums) {
+  ReadPool::Lease lease(pool);
+  Query query(*lease,
+              "SELECT bucket, only_rank, point FROM scaler_sums WHERE run = ? AND segment = ? AND scaler = ? AND bucket >= ? "
+              "AND bucket <= ? ORDER BY bucket",
+              range.run, range.segment, range.scaler, bucket, range.last / kScalerBucket);
+  while (query.step()) {
+    if (!sums.empty() && (sums.size() == kPageAttempts || lease.page_over())) return true;
+    auto& sum = sums.emplace_back();
+    sum.bucket = query.u64(0);
+    if (!query.is_null(1)) sum.only_rank = query.u32(1);
+    const auto bytes = query.view(2);
+    bucket = sum.bucket + 1;
+    if (!sum.point.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) sums.pop_back();
+  }
+  return false;
+}
+
 }  // namespace
 
+StoredScaler read_scaler_row(const Query& query) {
+  StoredScaler row;
+  row.attempt = query.u64(0);
+  row.step = query.i64(1);
+  row.scale_before = query.number(2);
+  row.scale_after = query.number(3);
+  if (!query.is_null(4)) row.growth_tracker = query.u64(4);
+  row.outcome = query.i32(5);
+  row.loss = query.number(6);
+  row.rank = query.u32(7);
+  return row;
+}
+
 std::optional<std::uint64_t> read_scaler(ReadPool& pool, const ScalerRange& range,
-                                         std::chrono::steady_clock::time_point deadline,
-                                         const std::function<void(const StoredScaler&)>& visit) {
+                                         std::chrono::steady_clock::time_point deadline, ScalerSink& sink) {
+  const auto late = [&] { return std::chrono::steady_clock::now() >= deadline; };
   std::uint64_t next = range.first;
   std::vector<StoredScaler> rows;
-  for (;;) {
-    rows.clear();
-    const bool more = read_page(pool, range, next, rows);
-    for (const auto& row : rows) visit(row);
-    if (!more) return std::nullopt;
-    if (std::chrono::steady_clock::now() >= deadline) return next;
+  // Attempt by attempt up to `last`; false when the deadline came first.
+  const auto read_rows = [&](std::uint64_t last) {
+    ScalerRange part = range;
+    part.last = last;
+    for (bool more = next <= last; more;) {
+      rows.clear();
+      more = read_page(pool, part, next, rows);
+      for (const auto& row : rows) sink.attempt(row);
+      if (more && late()) return false;
+    }
+    next = last + 1;
+    return true;
+  };
+  std::vector<Sum> sums;
+  std::uint64_t bucket = range.first / kScalerBucket;
+  for (bool more = true; more;) {
+    sums.clear();
+    more = read_sums(pool, range, bucket, sums);
+    for (const auto& sum : sums) {
+      const bool inside = sum.point.first_attempt() >= range.first && sum.point.last_attempt() <= range.last;
+      if (!inside || (range.rank && sum.only_rank != range.rank) ||
+          !sink.takes_point(sum.point.first_attempt(), sum.point.last_attempt())) {
+        continue;  // read with what lies between sums
+      }
+      const std::uint64_t begin = sum.bucket * kScalerBucket;
+      if (begin > next && !read_rows(begin - 1)) return next;
+      sink.point(sum.point);
+      next = begin + kScalerBucket;
+      if (late()) return next;
+    }
   }
+  if (!read_rows(range.last)) return next;
+  return std::nullopt;
 }
 
 std::vector<std::uint32_t> scaler_numbers(Connection& connection, std::int64_t run, std::uint32_t segment) {

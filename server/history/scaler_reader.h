@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <vector>
 
@@ -12,8 +11,12 @@
 
 namespace scalewatch::history {
 
+// Attempts of one row of scaler_sums.
+inline constexpr std::uint64_t kScalerBucket = 64;
+
 struct StoredScaler {
   std::uint64_t attempt = 0;
+  std::uint32_t rank = 0;
   std::int64_t step = 0;
   std::optional<double> scale_before;
   std::optional<double> scale_after;
@@ -21,6 +24,14 @@ struct StoredScaler {
   std::int32_t outcome = 0;  // 0 unknown, 1 applied, 2 skipped, 3 partial
   std::optional<double> loss;
 };
+
+// Of a segment's scaler: attempts from and to, ranks from and to, inclusive; in order of attempt, then rank.
+inline constexpr const char* kScalerSelect =
+    "SELECT attempt, step, scale_before, scale_after, growth_tracker, outcome, loss, rank FROM scaler_rows "
+    "WHERE run = ? AND segment = ? AND scaler = ? AND attempt >= ? AND attempt <= ? AND rank >= ? AND rank <= ? "
+    "ORDER BY attempt, rank";
+// A row of it.
+StoredScaler read_scaler_row(const Query& query);
 
 struct ScalerRange {
   std::int64_t run = 0;
@@ -31,10 +42,19 @@ struct ScalerRange {
   std::optional<std::uint32_t> rank;  // absent: the lowest rank that reported each attempt
 };
 
-// Calls `visit` once an attempt, in order. Returns the attempt to go on from; absent when all was read before the deadline.
+// Takes attempts in order.
+class ScalerSink {
+ public:
+  virtual ~ScalerSink() = default;
+  // May what lies from one attempt to another come as one point?
+  virtual bool takes_point(std::uint64_t first, std::uint64_t last) = 0;
+  virtual void point(const v1::ScalerPoint& point) = 0;
+  virtual void attempt(const StoredScaler& row) = 0;
+};
+
+// Returns the attempt to go on from; absent when all was read before the deadline.
 std::optional<std::uint64_t> read_scaler(ReadPool& pool, const ScalerRange& range,
-                                         std::chrono::steady_clock::time_point deadline,
-                                         const std::function<void(const StoredScaler&)>& visit);
+                                         std::chrono::steady_clock::time_point deadline, ScalerSink& sink);
 
 // The scalers of a segment, rising; at most 64.
 std::vector<std::uint32_t> scaler_numbers(Connection& connection, std::int64_t run, std::uint32_t segment);

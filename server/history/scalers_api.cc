@@ -4,8 +4,42 @@
 #include "server/history/api_impl.h"
 #include "server/history/page_token.h"
 #include "server/history/scaler_reader.h"
+#include "server/history/scaler_sums.h"
 
 namespace scalewatch::history {
+
+namespace {
+
+// Attempts gathered into points of equal width.
+class Points final : public ScalerSink {
+ public:
+  Points(std::uint32_t scaler, std::uint64_t first, std::uint64_t width, v1::GetScalerHistoryResponse& response)
+      : scaler_(scaler), first_(first), width_(width), response_(response) {}
+
+  bool takes_point(std::uint64_t first, std::uint64_t last) override { return number(first) == number(last); }
+  void point(const v1::ScalerPoint& later) override {
+    auto& point = at(later.first_attempt());
+    add_to_point(later, point);
+    point.set_scaler(scaler_);
+  }
+  void attempt(const StoredScaler& row) override { add_to_point(row, at(row.attempt)); }
+
+ private:
+  [[nodiscard]] std::uint64_t number(std::uint64_t attempt) const { return (attempt - first_) / width_; }
+  v1::ScalerPoint& at(std::uint64_t attempt) {
+    if (response_.points().empty() || number(attempt) != current_) response_.add_points()->set_scaler(scaler_);
+    current_ = number(attempt);
+    return *response_.mutable_points()->rbegin();
+  }
+
+  const std::uint32_t scaler_;
+  const std::uint64_t first_;
+  const std::uint64_t width_;
+  v1::GetScalerHistoryResponse& response_;
+  std::uint64_t current_ = 0;
+};
+
+}  // namespace
 
 engine::Status Api::get_scaler_history(const v1::GetScalerHistoryRequest& request, v1::GetScalerHistoryResponse& response) {
   return guard(response, [&] { do_get_scaler_history(request, response); });
@@ -28,16 +62,9 @@ void Api::do_get_scaler_history(const v1::GetScalerHistoryRequest& request, v1::
     const std::uint64_t width = (span->last - span->first) / max_points + 1;
     std::optional<std::uint32_t> rank;
     if (request.has_rank()) rank = request.rank();
-    std::uint64_t bucket = 0;
-    const auto rest = read_scaler(pool_, {run.id, span->segment, request.scaler(), span->first, span->last, rank}, deadline(),
-                                  [&](const StoredScaler& row) {
-                                    const std::uint64_t now = (row.attempt - span->first) / width;
-                                    if (response.points().empty() || now != bucket) {
-                                      response.add_points()->set_scaler(request.scaler());
-                                    }
-                                    bucket = now;
-                                    add_to_point(row, *response.mutable_points()->rbegin());
-                                  });
+    Points points(request.scaler(), span->first, width, response);
+    const auto rest =
+        read_scaler(pool_, {run.id, span->segment, request.scaler(), span->first, span->last, rank}, deadline(), points);
     if (rest) {
       throw ApiError{{engine::Status::kResourceExhausted, "range: attempts " + std::to_string(span->first) + " to " +
                                                               std::to_string(*rest - 1) +

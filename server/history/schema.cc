@@ -1,6 +1,10 @@
 #include "server/history/schema.h"
 
+#include <spdlog/spdlog.h>
+
+#include <filesystem>
 #include <string>
+#include <system_error>
 
 #include "server/engine/ports/history_store.h"
 
@@ -62,7 +66,7 @@ CREATE TABLE table_deltas (
   PRIMARY KEY (stream, version)
 );
 
--- What one rank sent for one attempt. The payload comes last, so that the columns before it are read without it.
+-- What one rank sent for one attempt. What it holds is in payloads, or in the chunks of a stretch, or for a while in both.
 CREATE TABLE reports (
   id INTEGER PRIMARY KEY,
   run INTEGER NOT NULL,              -- runs.id
@@ -77,8 +81,7 @@ CREATE TABLE reports (
   retrospective INTEGER NOT NULL,    -- 1 = detail of an old attempt
   loss,                              -- may be 'NaN'
   lr,                                -- may be 'NaN'
-  grad_norm,                         -- may be 'NaN'
-  payload BLOB NOT NULL              -- Report as received
+  grad_norm                          -- may be 'NaN'
 );
 CREATE UNIQUE INDEX reports_by_seq ON reports (stream, seq);
 CREATE UNIQUE INDEX reports_by_pos ON reports (run, pos);
@@ -146,6 +149,76 @@ CREATE TABLE outbox (
 CREATE INDEX outbox_by_alert ON outbox (alert_id, id);
 CREATE INDEX outbox_due ON outbox (next_try_ms, id) WHERE delivered = 0;
 
+)sql";
+
+// What version 2 brought: reports become tensor-major chunks.
+constexpr const char* kChunks = R"sql(
+CREATE TABLE payloads (
+  id INTEGER PRIMARY KEY,            -- reports.id
+  payload BLOB NOT NULL              -- Report as received
+);
+-- Reports whose payload stays although they are in a stretch: with findings, or with non-finite tensors.
+CREATE TABLE kept_payloads (id INTEGER PRIMARY KEY);
+CREATE INDEX reports_retrospective ON reports (run, segment, attempt) WHERE retrospective = 1;
+
+-- Up to 128 consecutive reports of a stream that are in chunks.
+CREATE TABLE stretches (
+  id INTEGER PRIMARY KEY,            -- stream << 20 | number
+  stream INTEGER NOT NULL,           -- streams.id
+  number INTEGER NOT NULL,           -- from 0
+  reports INTEGER NOT NULL,
+  first_attempt INTEGER NOT NULL,
+  last_attempt INTEGER NOT NULL,
+  first_seq INTEGER NOT NULL,
+  last_seq INTEGER NOT NULL,         -- all of the stream's reports up to here are in stretches, retrospective ones aside
+  thinned INTEGER NOT NULL DEFAULT 0,  -- 1 = only summaries are left of it
+  attempts BLOB NOT NULL,            -- FORMAT.md: Stretch
+  detail BLOB NOT NULL               -- FORMAT.md: Stretch; empty once thinned
+);
+CREATE INDEX stretches_whole ON stretches (stream, last_attempt) WHERE thinned = 0;
+CREATE INDEX stretches_by_stream ON stretches (stream, first_attempt, last_attempt, number, last_seq, thinned);
+
+-- 64 tensors over a stretch.
+CREATE TABLE chunks (
+  id INTEGER PRIMARY KEY,            -- stream << 40 | stretch number << 20 | block
+  frames BLOB NOT NULL               -- FORMAT.md: Chunk
+);
+-- The same in short. Kept in the order of tensors, so that one tensor's are read in one go.
+CREATE TABLE summaries (
+  id INTEGER PRIMARY KEY,            -- stream << 40 | block << 20 | stretch number
+  first_attempt INTEGER NOT NULL,    -- of the stretch
+  last_attempt INTEGER NOT NULL,
+  reports INTEGER NOT NULL,          -- of the stretch
+  records INTEGER NOT NULL,
+  absmax_max REAL,                   -- this and the next: unscaled
+  absmax_min REAL,
+  non_finite INTEGER NOT NULL,       -- this and the next two: elements
+  subnormal INTEGER NOT NULL,
+  flushed INTEGER NOT NULL,
+  min_headroom REAL,                 -- octaves
+  worst_tensor TEXT NOT NULL,        -- the one with min_headroom
+  tensors BLOB NOT NULL              -- FORMAT.md: Summaries
+);
+
+-- 64 attempts of a scaler taken together, over the lowest rank that reported each.
+CREATE TABLE scaler_sums (
+  run INTEGER NOT NULL,              -- runs.id
+  segment INTEGER NOT NULL,
+  scaler INTEGER NOT NULL,
+  bucket INTEGER NOT NULL,           -- attempt / 64
+  only_rank INTEGER,                 -- all of them are of this rank; NULL = of several
+  point BLOB NOT NULL,               -- ScalerPoint
+  PRIMARY KEY (run, segment, scaler, bucket)
+) WITHOUT ROWID;
+
+CREATE VIEW summary_list AS
+SELECT runs.name AS run, streams.segment, streams.rank, summaries.first_attempt, summaries.last_attempt,
+       ((summaries.id >> 20) & 1048575) * 64 AS first_tensor_id, records, absmax_max, absmax_min, non_finite, subnormal,
+       flushed, min_headroom, worst_tensor
+FROM summaries JOIN streams ON streams.id = summaries.id >> 40 JOIN runs ON runs.id = streams.run;
+)sql";
+
+constexpr const char* kViews = R"sql(
 -- For people with nothing but the sqlite3 command.
 CREATE VIEW run_list AS
 SELECT name, uid, segment,
@@ -169,10 +242,37 @@ SELECT alerts.id, runs.name AS run, rule,
        datetime(fired_ms / 1000, 'unixepoch') AS fired_utc, datetime(changed_ms / 1000, 'unixepoch') AS changed_utc
 FROM alerts LEFT JOIN runs ON runs.uid = alerts.run_uid ORDER BY alerts.severity DESC, alerts.fired_ms DESC;
 
+)sql";
+
+constexpr const char* kSeal = R"sql(
 PRAGMA application_id = 0x53435731;
-PRAGMA user_version = 1;
+PRAGMA user_version = 2;
 COMMIT;
 )sql";
+
+// Version 1 kept payloads in reports.
+constexpr const char* kFromVersion1 = R"sql(
+INSERT INTO payloads (id, payload) SELECT id, payload FROM reports;
+ALTER TABLE reports DROP COLUMN payload;
+)sql";
+
+void upgrade(Connection& connection, const std::string& path, std::int64_t version) {
+  const std::string copy = path + ".v" + std::to_string(version);
+  std::error_code error;
+  std::filesystem::remove(copy, error);
+  spdlog::info("{} is of schema version {}: copied to {}, then brought to version {}", path, version, copy, kSchemaVersion);
+  // A copy that is whole, whatever is in the write-ahead log.
+  Query(connection, "VACUUM INTO ?", copy).run();
+  connection.execute("BEGIN IMMEDIATE");
+  try {
+    connection.execute(kChunks);
+    connection.execute(kFromVersion1);
+    connection.execute(kSeal);
+  } catch (...) {
+    connection.rollback();
+    throw;
+  }
+}
 
 }  // namespace
 
@@ -184,7 +284,7 @@ void prepare_schema(Connection& connection, const std::string& path) {
   if (empty && application == 0) {
     connection.execute(kFileLayout);
     connection.execute(kEveryOpen);
-    connection.execute(kSchema);
+    for (const char* part : {kSchema, kChunks, kViews, kSeal}) connection.execute(part);
     return;
   }
   if (application != kApplicationId) {
@@ -196,6 +296,7 @@ void prepare_schema(Connection& connection, const std::string& path) {
                              false);
   }
   connection.execute(kEveryOpen);
+  if (version < kSchemaVersion) upgrade(connection, path, version);
 }
 
 }  // namespace scalewatch::history

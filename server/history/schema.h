@@ -1,4 +1,5 @@
-// The history file: what it looks like on disk, and how a file is made or checked when it is opened.
+// The history file (FORMAT.md specifies it byte by byte): what it looks like on disk, and how a file is made or checked when it
+// is opened.
 //
 // `history.db` is a SQLite 3 database (application_id 0x53435731, "SCW1") that people may open and read at any time; its
 // version is SQLite's user_version. Blobs are serialized scalewatch.v1 messages unless said otherwise. Unsigned 64-bit values
@@ -11,10 +12,10 @@
 namespace scalewatch::history {
 
 inline constexpr std::int64_t kApplicationId = 0x53435731;
-inline constexpr std::int64_t kSchemaVersion = 1;
+inline constexpr std::int64_t kSchemaVersion = 2;
 
-// Makes the schema in an empty file, checks it in another. Throws StoreError for a file of something else and for one that
-// a newer binary wrote.
+// Makes the schema in an empty file, checks it in another, and brings an older one up to date; a copy of the older file is
+// left beside it as history.db.vN. Throws StoreError for a file of something else and for one that a newer binary wrote.
 void prepare_schema(Connection& connection, const std::string& path);
 
 }  // namespace scalewatch::history

@@ -90,6 +90,10 @@ std::int64_t Connection::changes() const {
   return sqlite3_changes64(db_.get());
 }
 
+std::int64_t Connection::last_rowid() const {
+  return sqlite3_last_insert_rowid(db_.get());
+}
+
 bool Connection::in_transaction() const {
   return sqlite3_get_autocommit(db_.get()) == 0;
 }
@@ -161,10 +165,46 @@ std::optional<double> Query::number(int column) const {
   }
 }
 
-std::string Query::bytes(int column) const {
+std::string_view Query::view(int column) const {
   const auto* data = static_cast<const char*>(sqlite3_column_blob(statement_, column));
-  return data == nullptr ? std::string()
-                         : std::string(data, static_cast<std::size_t>(sqlite3_column_bytes(statement_, column)));
+  return data == nullptr ? std::string_view()
+                         : std::string_view(data, static_cast<std::size_t>(sqlite3_column_bytes(statement_, column)));
+}
+
+std::string Query::bytes(int column) const {
+  return std::string(view(column));
+}
+
+BlobReader::~BlobReader() {
+  sqlite3_blob_close(blob_);
+}
+
+bool BlobReader::open(std::int64_t rowid) {
+  int code = SQLITE_OK;
+  if (blob_ != nullptr) {
+    code = sqlite3_blob_reopen(blob_, rowid);
+    if (code == SQLITE_OK) return true;
+    sqlite3_blob_close(blob_);
+    blob_ = nullptr;
+  } else {
+    code = sqlite3_blob_open(connection_.handle(), "main", table_, column_, rowid, 0, &blob_);
+    if (code == SQLITE_OK) return true;
+    blob_ = nullptr;
+  }
+  if ((code & 0xff) != SQLITE_ERROR) connection_.fail("cannot read", code);
+  return false;  // no such row
+}
+
+std::size_t BlobReader::size() const {
+  return static_cast<std::size_t>(sqlite3_blob_bytes(blob_));
+}
+
+bool BlobReader::read(std::size_t offset, std::size_t size, std::string& out) {
+  if (offset + size > this->size()) return false;
+  out.resize(size);
+  const int code = sqlite3_blob_read(blob_, out.data(), static_cast<int>(size), static_cast<int>(offset));
+  if (code != SQLITE_OK) connection_.fail("cannot read", code);
+  return true;
 }
 
 }  // namespace scalewatch::history

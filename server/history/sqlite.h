@@ -33,12 +33,15 @@ class Connection {
   void set_deadline(std::optional<std::chrono::steady_clock::time_point> deadline);
   // Rows that the newest INSERT, UPDATE or DELETE changed.
   [[nodiscard]] std::int64_t changes() const;
+  // Of the newest row that was inserted.
+  [[nodiscard]] std::int64_t last_rowid() const;
   [[nodiscard]] bool in_transaction() const;
   [[nodiscard]] bool read_only() const;
   // Ends a transaction without effect; harmless when there is none. Never throws.
   void rollback() noexcept;
   [[noreturn]] void fail(const char* doing, int code) const;
   [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] sqlite3* handle() const { return db_.get(); }
 
  private:
   struct Close {
@@ -57,6 +60,28 @@ class Connection {
 
 struct Blob {
   std::string_view bytes;
+};
+
+// Reads parts of blobs of one column without the rest. The connection must outlive it.
+class BlobReader {
+ public:
+  BlobReader(Connection& connection, const char* table, const char* column)
+      : connection_(connection), table_(table), column_(column) {}
+  ~BlobReader();
+  BlobReader(const BlobReader&) = delete;
+  BlobReader& operator=(const BlobReader&) = delete;
+
+  // Goes to a row; false when there is none.
+  bool open(std::int64_t rowid);
+  [[nodiscard]] std::size_t size() const;
+  // False when the blob ends before.
+  bool read(std::size_t offset, std::size_t size, std::string& out);
+
+ private:
+  Connection& connection_;
+  const char* table_;
+  const char* column_;
+  sqlite3_blob* blob_ = nullptr;
 };
 
 // One use of a cached statement. Bound text and blobs must outlive it. Two at once of the same text on one connection are a
@@ -101,6 +126,7 @@ class Query {
   [[nodiscard]] std::int32_t i32(int column) const { return static_cast<std::int32_t>(i64(column)); }
   [[nodiscard]] std::optional<double> number(int column) const;  // NULL: absent
   [[nodiscard]] std::string bytes(int column) const;             // text or blob
+  [[nodiscard]] std::string_view view(int column) const;         // the same, until the next step
 
  private:
   void bind_null();

@@ -3,11 +3,15 @@
 #include <map>
 #include <utility>
 
+#include "server/history/api_error.h"
 #include "server/history/commit_writer.h"
 #include "server/history/folder_lock.h"
+#include "server/history/reading.h"
+#include "server/history/report_reader.h"
 #include "server/history/rows.h"
 #include "server/history/scaler_reader.h"
 #include "server/history/schema.h"
+#include "server/history/stored_records.h"
 
 namespace scalewatch::history {
 
@@ -70,22 +74,60 @@ SqliteStore::SqliteStore(std::unique_ptr<FolderLock> lock, std::unique_ptr<Conne
       lock_(std::move(lock)),
       writer_(std::move(writer)),
       rows_(std::make_unique<CommitWriter>(*writer_)),
-      readers_(path, options.readers, options.read_transaction) {}
+      readers_(path, options.readers, options.read_transaction),
+      retention_(std::make_unique<Retention>(
+          path, options.retention, [this](WriteClass which, const auto& work) { write(which, work); },
+          [this] {
+            rows_->forget();
+            run_removed_ = true;
+          })),
+      compactor_(std::make_unique<Compactor>(
+          path, options.compaction, [this](WriteClass which, const auto& work) { write(which, work); },
+          [this](bool everything) { return idle_work(everything); })) {}
 
 SqliteStore::~SqliteStore() = default;
 
 void SqliteStore::commit(const engine::CommitBatch& batch) {
   if (batch.empty()) return;
-  std::lock_guard lock(commit_mutex_);
+  std::map<std::int64_t, std::size_t> stored;
+  {
+    const WriteGate::Turn turn(gate_, WriteClass::kCommit);
+    try {
+      writer_->execute("BEGIN IMMEDIATE");
+      rows_->write(batch);
+      writer_->execute("COMMIT");
+      stored = rows_->stored();
+    } catch (...) {
+      writer_->rollback();
+      rows_->forget();
+      throw;
+    }
+  }
+  compactor_->reported(stored);
+}
+
+void SqliteStore::write(WriteClass which, const std::function<void(Connection&)>& work) {
+  const WriteGate::Turn turn(gate_, which);
   try {
-    writer_->execute("BEGIN IMMEDIATE");
-    rows_->write(batch);
-    writer_->execute("COMMIT");
+    // What is lost with the power is done again; the next commit's flush covers this one.
+    writer_->execute("PRAGMA synchronous = NORMAL; BEGIN IMMEDIATE");
+    work(*writer_);
+    writer_->execute("COMMIT; PRAGMA synchronous = FULL");
   } catch (...) {
     writer_->rollback();
-    rows_->forget();
+    writer_->execute("PRAGMA synchronous = FULL");
     throw;
   }
+}
+
+Compactor::Idle SqliteStore::idle_work(bool everything) {
+  // New rows use free pages: these stay, unless everything is to go.
+  constexpr std::int64_t kKeptPages = 256;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const bool did = retention_->step(std::chrono::duration_cast<std::chrono::milliseconds>(now).count()) ||
+                   retention_->shrink(everything ? 0 : kKeptPages);
+  if (std::exchange(run_removed_, false)) return Compactor::Idle::kRunGone;
+  return did ? Compactor::Idle::kSomething : Compactor::Idle::kNothing;
 }
 
 std::optional<engine::RunRow> SqliteStore::find_run(const std::string& name_or_uid) {
@@ -154,40 +196,70 @@ void SqliteStore::read_log(const std::string& run_uid, std::uint64_t after_pos,
     if (!stored) return;
     run = stored->id;
   }
+  Reading reading(readers_);
+  StoredRecords records(reading);
+  std::map<std::int64_t, std::vector<std::uint64_t>> tables;  // numel by tensor id, of streams whose reports are rebuilt
   std::vector<LogEntry> page;
+  std::vector<StoredReport> keys;
   for (bool more = true; more;) {
     page.clear();
-    more = read_log_page(run, after_pos, page);
+    keys.clear();
+    more = read_log_page(reading, run, after_pos, page, keys);
+    std::size_t next_key = 0;
     for (auto& entry : page) {
       if (entry.report) {
         entry.report->run_uid = run_uid;
         after_pos = entry.report->pos;
+        const StoredReport& key = keys[next_key++];
+        if (key.stream != 0 && !rebuild(reading, records, key, tables, *entry.report)) continue;
       }
       if (entry.input) {
         entry.input->run_uid = run_uid;
         after_pos = entry.input->pos;
       }
+      reading.pause();
       visit(entry);
     }
   }
 }
 
-bool SqliteStore::read_log_page(std::int64_t run, std::uint64_t after_pos, std::vector<LogEntry>& page) {
-  ReadPool::Lease lease(readers_);
+bool SqliteStore::rebuild(Reading& reading, StoredRecords& records, const StoredReport& key,
+                          std::map<std::int64_t, std::vector<std::uint64_t>>& tables, engine::ReportRow& row) {
+  auto table = tables.find(key.stream);
+  if (table == tables.end()) {
+    table = tables.emplace(key.stream, std::vector<std::uint64_t>()).first;
+    for (auto& tensor : stored_table(reading.connection(), key.stream)) table->second.push_back(tensor.numel);
+  }
+  const auto numel = [&](std::uint32_t id) { return id < table->second.size() ? table->second[id] : 0; };
+  try {
+    const auto report = records.whole(key, numel);
+    if (!report) return false;
+    row.payload = report->SerializeAsString();
+    return true;
+  } catch (const ApiError& error) {
+    throw engine::StoreError(writer_->path() + ": " + error.status.message, false);
+  }
+}
+
+// Reports that are only in chunks come without a payload, with a key to rebuild them by; keys of others are empty.
+bool SqliteStore::read_log_page(Reading& reading, std::int64_t run, std::uint64_t after_pos, std::vector<LogEntry>& page,
+                                std::vector<StoredReport>& keys) {
+  Connection& connection = reading.connection();
   // Two cursors that are merged by hand: each is one walk along an index, whatever the planner thinks.
-  Query reports(*lease,
+  Query reports(connection,
                 "SELECT r.pos, r.rank, s.incarnation, r.seq, r.segment, r.attempt, r.step, r.time_ms, r.retrospective, r.loss, "
-                "r.lr, r.grad_norm, r.payload FROM reports r INDEXED BY reports_by_pos JOIN streams s ON s.id = r.stream "
+                "r.lr, r.grad_norm, p.payload, r.id, r.stream FROM reports r INDEXED BY reports_by_pos "
+                "JOIN streams s ON s.id = r.stream LEFT JOIN payloads p ON p.id = r.id "
                 "WHERE r.run = ? AND r.pos > ? ORDER BY r.pos LIMIT ?",
                 run, after_pos, kLogPageRows);
-  Query inputs(*lease, "SELECT pos, payload FROM inputs WHERE run = ? AND pos > ? ORDER BY pos LIMIT ?", run, after_pos,
+  Query inputs(connection, "SELECT pos, payload FROM inputs WHERE run = ? AND pos > ? ORDER BY pos LIMIT ?", run, after_pos,
                kLogPageRows);
   bool has_report = reports.step();
   bool has_input = inputs.step();
-  ScalerFill scalers(*lease, run);
+  ScalerFill scalers(connection, run);
   std::size_t bytes = 0;
   for (std::int64_t rows = 0; has_report || has_input; ++rows) {
-    if (rows == kLogPageRows || bytes >= options_.read_page_bytes || (rows > 0 && lease.page_over())) return true;
+    if (rows == kLogPageRows || bytes >= options_.read_page_bytes || (rows > 0 && reading.page_over())) return true;
     LogEntry& entry = page.emplace_back();
     if (has_report && (!has_input || reports.u64(0) < inputs.u64(0))) {
       auto& row = entry.report.emplace();
@@ -203,7 +275,15 @@ bool SqliteStore::read_log_page(std::int64_t run, std::uint64_t after_pos, std::
       row.loss = reports.number(9);
       row.lr = reports.number(10);
       row.grad_norm = reports.number(11);
-      row.payload = reports.bytes(12);
+      StoredReport& key = keys.emplace_back();
+      if (reports.is_null(12)) {
+        key.id = reports.i64(13);
+        key.stream = reports.i64(14);
+        key.rank = row.rank;
+        key.attempt = row.attempt;
+      } else {
+        row.payload = reports.bytes(12);
+      }
       scalers.fill(row);
       bytes += row.payload.size();
       has_report = reports.step();

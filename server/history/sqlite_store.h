@@ -1,31 +1,39 @@
 // The embedded history: one SQLite file, `history.db`, in the server's data folder (see schema.h for what is in it).
 //
-// One connection writes, used by commit() alone; readers have their own read-only ones and never hold up a commit. A commit is
-// durable when it returns (write-ahead log, synchronous=FULL) or has changed nothing.
+// One connection writes: commits first, then what runs behind them (see write_gate.h). Readers have their own read-only ones
+// and never hold up a commit. A commit is durable when it returns (write-ahead log, synchronous=FULL) or has changed nothing.
 #pragma once
 
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "server/engine/ports/alert_reader.h"
 #include "server/engine/ports/history_store.h"
+#include "server/history/compactor.h"
 #include "server/history/read_pool.h"
+#include "server/history/retention.h"
+#include "server/history/write_gate.h"
 
 namespace scalewatch::history {
 
 class CommitWriter;
 class FolderLock;
+class Reading;
+class StoredRecords;
+struct StoredReport;
 
 struct StoreOptions {
   std::size_t readers = 4;                             // connections for reading, opened when first needed
   std::chrono::milliseconds read_transaction{250};     // longest one; longer reads are paged
   std::size_t read_page_bytes = std::size_t{4} << 20;  // payload bytes of one page of the log
+  CompactionOptions compaction;
+  RetentionOptions retention;
 };
 
 // Thread-safe, commit() included.
@@ -58,19 +66,34 @@ class SqliteStore : public engine::HistoryStore, public engine::OutboxStore, pub
 
   // For the other readers of this room.
   ReadPool& readers() { return readers_; }
+  Compactor& compactor() { return *compactor_; }
+  Retention& retention() { return *retention_; }
+  // Runs `work` in a transaction of the write connection once it is the turn of its class. A background transaction is durable
+  // with the next commit, not before.
+  void write(WriteClass which, const std::function<void(Connection&)>& work);
 
  private:
   SqliteStore(std::unique_ptr<FolderLock> lock, std::unique_ptr<Connection> writer, const std::string& path,
               const StoreOptions& options);
   // A page of the log into `page`; false when it reached the end.
-  bool read_log_page(std::int64_t run, std::uint64_t after_pos, std::vector<LogEntry>& page);
+  bool read_log_page(Reading& reading, std::int64_t run, std::uint64_t after_pos, std::vector<LogEntry>& page,
+                     std::vector<StoredReport>& keys);
+  // The payload of a report that is only in chunks; false when it was thinned to summaries.
+  bool rebuild(Reading& reading, StoredRecords& records, const StoredReport& key,
+               std::map<std::int64_t, std::vector<std::uint64_t>>& tables, engine::ReportRow& row);
 
   const StoreOptions options_;
   std::unique_ptr<FolderLock> lock_;
-  std::mutex commit_mutex_;
+  WriteGate gate_;
   std::unique_ptr<Connection> writer_;
   std::unique_ptr<CommitWriter> rows_;
   ReadPool readers_;
+  // What the background thread does when nothing waits to be compacted.
+  Compactor::Idle idle_work(bool everything);
+  bool run_removed_ = false;  // since the last idle work; of the background thread
+
+  std::unique_ptr<Retention> retention_;
+  std::unique_ptr<Compactor> compactor_;  // last: its thread uses the others
 };
 
 }  // namespace scalewatch::history

@@ -11,6 +11,7 @@
 #include "server/history/attempt_records.h"
 #include "server/history/nearest.h"
 #include "server/history/page_token.h"
+#include "server/history/tensor_series.h"
 
 namespace scalewatch::history {
 
@@ -78,12 +79,14 @@ void Api::do_list_tensors(const v1::ListTensorsRequest& request, v1::ListTensors
   }
 
   // Newest record of each, looking back from the newest attempt.
-  ReportReader reader(pool_, *catalog, deadline());
-  AttemptRecords records(*catalog);
+  Reading reading(pool_);
+  ReportReader reader(reading, *catalog, deadline());
+  StoredRecords stored(reading);
+  AttemptRecords records(*catalog, stored);
   std::size_t missing = page.size();
   std::uint64_t attempt = std::numeric_limits<std::int64_t>::max();
   for (std::uint32_t looked = 0; missing > 0 && looked < limits_.newest_record_attempts; ++looked) {
-    const auto before = attempt_before(pool_, run.id, run.row.segment, attempt);
+    const auto before = attempt_before(reading.connection(), run.id, run.row.segment, attempt);
     if (!before || (looked > 0 && reader.late())) break;
     attempt = *before;
     records.clear();
@@ -101,36 +104,54 @@ void Api::do_list_tensors(const v1::ListTensorsRequest& request, v1::ListTensors
 
 namespace {
 
-// The attempts of one point while they are read.
-class Bucket {
+// Attempts gathered into points of equal width.
+class Points final : public TensorSeries::Sink {
  public:
-  explicit Bucket(std::uint64_t attempt) : first_(attempt) {}
-  void add(std::uint64_t attempt, const Measured& measured) {
-    last_ = attempt;
-    if (attempts_++ == 0) {
-      total_ = measured;
-    } else {
-      combine(total_, measured);
-      total_.micro_batches += measured.micro_batches;
-    }
-    if (const auto octaves = headroom_of(measured)) {
-      min_headroom_ = std::min(min_headroom_.value_or(*octaves), *octaves);
-    }
-  }
-  void tell(v1::TensorPoint& point) const {
-    point.set_first_attempt(first_);
-    point.set_last_attempt(last_);
-    point.set_attempts(attempts_);
-    *point.mutable_record() = to_proto(total_);
-    if (min_headroom_) point.set_min_headroom(*min_headroom_);
+  Points(std::uint64_t first, std::uint64_t width, v1::GetTensorHistoryResponse& response)
+      : first_(first), width_(width), response_(response) {}
+  ~Points() { close(); }
+
+  bool takes_summary(std::uint64_t first, std::uint64_t last) override { return number(first) == number(last); }
+  void summary(std::uint64_t first, std::uint64_t last, const TensorSummary& summary) override { add(first, last, summary); }
+  void record(std::uint64_t attempt, const Measured& measured) override {
+    TensorSummary one;
+    one.add(0, measured);
+    add(attempt, attempt, one);
   }
 
  private:
-  std::uint64_t first_;
-  std::uint64_t last_ = 0;
-  std::uint32_t attempts_ = 0;
-  Measured total_;
-  std::optional<double> min_headroom_;
+  [[nodiscard]] std::uint64_t number(std::uint64_t attempt) const { return (attempt - first_) / width_; }
+
+  void add(std::uint64_t first, std::uint64_t last, const TensorSummary& more) {
+    if (sum_.records > 0 && number(first) != number(last_attempt_)) close();
+    if (sum_.records == 0) {
+      first_attempt_ = first;
+      sum_ = more;
+    } else {
+      sum_.add(more);
+    }
+    last_attempt_ = last;
+  }
+
+  void close() {
+    if (sum_.records == 0) return;
+    auto& point = *response_.add_points();
+    point.set_first_attempt(first_attempt_);
+    point.set_last_attempt(last_attempt_);
+    point.set_attempts(sum_.records);
+    *point.mutable_record() = to_proto(sum_.total);
+    if (sum_.headroom) point.set_min_headroom(*sum_.headroom);
+    point.set_scale_low(sum_.scale_low);
+    point.set_scale_high(sum_.scale_high);
+    sum_ = {};
+  }
+
+  const std::uint64_t first_;
+  const std::uint64_t width_;
+  v1::GetTensorHistoryResponse& response_;
+  std::uint64_t first_attempt_ = 0;
+  std::uint64_t last_attempt_ = 0;
+  TensorSummary sum_;
 };
 
 }  // namespace
@@ -145,35 +166,14 @@ void Api::do_get_tensor_history(const v1::GetTensorHistoryRequest& request, v1::
   const auto span = span_of(run, request.range());
   if (!span) return;
 
-  const std::uint64_t width = (span->last - span->first) / max_points + 1;
-  std::optional<Bucket> bucket;
-  std::uint64_t bucket_number = 0;
-  TensorRecords records(*catalog, tensor);
-  std::uint64_t attempt = 0;
-  const auto close_bucket = [&] {
-    if (bucket) bucket->tell(*response.add_points());
-    bucket.reset();
-  };
-  const auto close_attempt = [&] {
-    if (!records.merged().empty()) {
-      const std::uint64_t number = (attempt - span->first) / width;
-      if (bucket && number != bucket_number) close_bucket();
-      if (!bucket) bucket.emplace(attempt);
-      bucket_number = number;
-      bucket->add(attempt, records.merged().total());
-    }
-    records.clear();
-  };
   ReportRange range{run.id, segment, span->first, span->last, std::nullopt};
   if (request.has_rank()) range.rank = request.rank();
-  ReportReader reader(pool_, *catalog, deadline());
-  const auto rest = reader.read(range, [&](const RankReports& reports) {
-    if (reports.front().attempt != attempt) close_attempt();
-    attempt = reports.front().attempt;
-    records.add(reports);
-  });
-  close_attempt();
-  close_bucket();
+  Reading reading(pool_);
+  std::optional<std::uint64_t> rest;
+  {
+    Points points(span->first, (span->last - span->first) / max_points + 1, response);
+    rest = TensorSeries(reading, *catalog, tensor).read(range, deadline(), points);
+  }
   if (rest) {
     response.set_truncated(true);
     response.set_next_attempt(*rest);

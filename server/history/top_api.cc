@@ -1,12 +1,16 @@
 // The tensors that lead by one statistic.
 #include <algorithm>
-#include <cmath>
+#include <map>
 #include <optional>
 #include <vector>
 
 #include "server/history/api_impl.h"
 #include "server/history/attempt_records.h"
+#include "server/history/keys.h"
 #include "server/history/page_token.h"
+#include "server/history/scores.h"
+#include "server/history/segment_cover.h"
+#include "server/history/tensor_series.h"
 
 namespace scalewatch::history {
 
@@ -14,53 +18,192 @@ namespace {
 
 constexpr std::uint64_t kDefaultAttempts = 100;
 
-using By = v1::TopTensorsRequest;
+// The records that lead so far, by position in the catalog.
+class Leaders {
+ public:
+  Leaders(By::By by, std::size_t tensors) : by_(by), leaders_(tensors) {}
 
-// Larger leads, so headroom is negated; absent: the tensor does not take part.
-std::optional<double> score(By::By by, const Measured& measured) {
-  const auto& record = measured.record;
-  switch (by) {
-    case By::BY_ABSMAX:
-      if (std::isnan(record.absmax())) return std::nullopt;
-      return record.absmax() / measured.scale;
-    case By::BY_UNDERFLOW: {
-      const std::uint64_t finite = record.finite();
-      if (finite <= record.zero || record.subnormal == 0) return std::nullopt;
-      return static_cast<double>(record.subnormal) / static_cast<double>(finite - record.zero);
-    }
-    case By::BY_NON_FINITE:
-      if (record.non_finite() == 0) return std::nullopt;
-      return static_cast<double>(record.non_finite());
-    case By::BY_NORM:
-      if (record.finite() == 0) return std::nullopt;
-      return std::sqrt(record.sum_sq) / measured.scale;
-    default:
-      if (const auto octaves = headroom_of(measured)) return -*octaves;
-      return std::nullopt;
+  struct Leader {
+    std::optional<double> best;
+    double sum = 0;
+    double bound = 0;  // of what was not read record by record; with `bounded`
+    bool bounded = false;
+    std::uint64_t attempt = 0;
+    Measured worst;
+  };
+
+  // Of equal ones the newest leads.
+  void take(std::uint32_t tensor, std::uint64_t attempt, const Measured& measured, bool count = true) {
+    const auto value = score(by_, measured);
+    if (!value) return;
+    Leader& leader = leaders_[tensor];
+    if (count) leader.sum += *value;
+    if (leader.best && (*value < *leader.best || (*value == *leader.best && attempt < leader.attempt))) return;
+    leader.best = value;
+    leader.attempt = attempt;
+    leader.worst = measured;
   }
-}
+  void take_bound(std::uint32_t tensor, double bound) {
+    Leader& leader = leaders_[tensor];
+    leader.bound = adds(by_) ? leader.bound + bound : leader.bounded ? std::max(leader.bound, bound) : bound;
+    leader.bounded = true;
+  }
+  // At least what the tensor is ranked by.
+  [[nodiscard]] std::optional<double> most(std::uint32_t tensor) const {
+    const Leader& leader = leaders_[tensor];
+    if (adds(by_)) {
+      const double all = leader.sum + leader.bound;
+      return all > 0 ? std::optional(all) : std::nullopt;
+    }
+    if (!leader.bounded) return leader.best;
+    return leader.best ? std::max(*leader.best, leader.bound) : leader.bound;
+  }
+  [[nodiscard]] std::optional<double> exact(std::uint32_t tensor) const {
+    const Leader& leader = leaders_[tensor];
+    if (!leader.best) return std::nullopt;
+    return adds(by_) ? leader.sum : *leader.best;
+  }
+  Leader& operator[](std::uint32_t tensor) { return leaders_[tensor]; }
+  [[nodiscard]] std::size_t size() const { return leaders_.size(); }
 
-struct Leader {
-  std::optional<double> best;
-  double sum = 0;
-  std::uint64_t attempt = 0;
-  Measured worst;
+ private:
+  const By::By by_;
+  std::vector<Leader> leaders_;
 };
 
-void take(Leader& leader, By::By by, std::uint64_t attempt, const Measured& measured) {
-  const auto value = score(by, measured);
-  if (!value) return;
-  leader.sum += *value;
-  if (leader.best && *value <= *leader.best) return;
-  leader.best = value;
-  leader.attempt = attempt;
-  leader.worst = measured;
-}
+// A tensor's records within stretches, where they may beat what leads.
+class Verify final : public TensorSeries::Sink {
+ public:
+  Verify(By::By by, std::uint32_t tensor, const std::vector<Interval>& merged, Leaders& leaders)
+      : by_(by), tensor_(tensor), merged_(merged), leaders_(leaders) {}
+
+  bool wants(const TensorSummary& summary) override {
+    const auto bound = score_bound(by_, summary);
+    const auto& best = leaders_[tensor_].best;
+    return bound && (adds(by_) || !best || *bound >= *best);
+  }
+  bool takes_summary(std::uint64_t, std::uint64_t) override { return false; }
+  void summary(std::uint64_t first, std::uint64_t, const TensorSummary& summary) override {
+    // Thinned: the whole stands for its records.
+    record(first, summary.total);
+  }
+  void record(std::uint64_t attempt, const Measured& measured) override {
+    const auto cut = std::lower_bound(merged_.begin(), merged_.end(), attempt,
+                                      [](const Interval& interval, std::uint64_t at) { return interval.last < at; });
+    if (cut == merged_.end() || cut->first > attempt) leaders_.take(tensor_, attempt, measured);
+  }
+
+ private:
+  const By::By by_;
+  const std::uint32_t tensor_;
+  const std::vector<Interval>& merged_;
+  Leaders& leaders_;
+};
 
 }  // namespace
 
 engine::Status Api::top_tensors(const v1::TopTensorsRequest& request, v1::TopTensorsResponse& response) {
   return guard(response, [&] { do_top_tensors(request, response); });
+}
+
+namespace {
+
+// Bounds of all tensors from the summaries of stretches that overlap the range.
+void take_summaries(Reading& reading, const Catalog& catalog, By::By by, v1::Role role, const SegmentCover& cover,
+                    Leaders& leaders) {
+  std::map<std::int64_t, std::vector<const SegmentCover::Stretch*>> by_stream;
+  for (const auto& stretch : cover.stretches) by_stream[stretch.stream].push_back(&stretch);
+  SummariesView view;
+  for (auto& [stream, stretches] : by_stream) {
+    const auto& slots = *catalog.streams.at(stream).slots;
+    std::vector<std::int64_t> numbers;
+    for (const auto* stretch : stretches) {
+      if (!without(stretch->attempts, cover.merged).empty()) numbers.push_back(stretch->number);
+    }
+    std::sort(numbers.begin(), numbers.end());
+    if (numbers.empty()) continue;
+    for (std::uint32_t block = 0; block * kChunkTensors < slots.size(); ++block) {
+      Query rows(reading.connection(), "SELECT id, reports, tensors FROM summaries WHERE id BETWEEN ? AND ?",
+                 summary_key(stream, block, numbers.front()), summary_key(stream, block, numbers.back()));
+      while (rows.step()) {
+        if (!std::binary_search(numbers.begin(), numbers.end(), rows.i64(0) & kMaxStretch)) continue;
+        if (!view.open(rows.view(2), static_cast<std::size_t>(rows.i64(1)))) continue;
+        for (std::uint32_t i = 0; i < view.tensors() && block * kChunkTensors + i < slots.size(); ++i) {
+          const auto& slot = slots[block * kChunkTensors + i];
+          if (slot.tensor == Catalog::kNone || view.records(i) == 0) continue;
+          if (role != v1::ROLE_UNSPECIFIED && catalog.tensors[slot.tensor].info.role() != role) continue;
+          if (const auto bound = score_bound(by, view.at(i, slot.numel))) leaders.take_bound(slot.tensor, *bound);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Api::Top> Api::leading(const Ask& ask, const Catalog& catalog, Reading& reading, std::uint64_t& reached) {
+  Leaders leaders(ask.by, catalog.tensors.size());
+  StoredRecords stored(reading);
+  AttemptRecords records(catalog, stored);
+  ReportReader reader(reading, catalog, deadline());
+  const SegmentCover covered = cover(reading, catalog, ask.range);
+  reached = ask.range.first;
+  bool whole = true;
+  // Newest first, so that what a time limit leaves out is the oldest.
+  for (auto part = covered.merged.rbegin(); part != covered.merged.rend() && whole; ++part) {
+    const std::uint64_t first = std::max(part->first, ask.range.first);
+    for (auto attempt =
+             attempt_before(reading.connection(), ask.range.run, ask.range.segment, std::min(part->last, ask.range.last) + 1);
+         attempt && *attempt >= first;
+         attempt = attempt_before(reading.connection(), ask.range.run, ask.range.segment, *attempt)) {
+      reader.read({ask.range.run, ask.range.segment, *attempt, *attempt, std::nullopt},
+                  [&](const RankReports& reports) { records.add(reports); });
+      for (const auto tensor : records.present()) {
+        if (ask.role != v1::ROLE_UNSPECIFIED && catalog.tensors[tensor].info.role() != ask.role) continue;
+        leaders.take(tensor, *attempt, records.of(tensor).total());
+      }
+      records.clear();
+      if (reader.late()) {
+        reached = *attempt;
+        whole = reached == ask.range.first;
+        break;
+      }
+    }
+  }
+  SegmentCover chunks = covered;
+  std::erase_if(chunks.stretches, [&](const auto& stretch) { return stretch.attempts.last < reached; });
+  take_summaries(reading, catalog, ask.by, ask.role, chunks, leaders);
+
+  // From the one that may lead on, until what is left can't.
+  std::vector<std::uint32_t> order;
+  for (std::uint32_t i = 0; i < leaders.size(); ++i) {
+    if (leaders.most(i)) order.push_back(i);
+  }
+  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return *leaders.most(a) > *leaders.most(b); });
+  std::vector<std::uint32_t> found;
+  const auto better = [&](auto a, auto b) {
+    const double first = *leaders.exact(a);
+    const double second = *leaders.exact(b);
+    return first != second ? first > second : a < b;
+  };
+  ReportRange range = ask.range;
+  range.first = reached;
+  for (const auto tensor : order) {
+    if (found.size() >= ask.limit && *leaders.most(tensor) < *leaders.exact(found[ask.limit - 1])) break;
+    if (leaders[tensor].bounded) {
+      Verify verify(ask.by, tensor, covered.merged, leaders);
+      TensorSeries(reading, catalog, tensor).read_pieces(range, verify);
+    }
+    if (!leaders.exact(tensor)) continue;
+    // Equal ones stay in forward order.
+    found.insert(std::upper_bound(found.begin(), found.end(), tensor, better), tensor);
+  }
+  found.resize(std::min(found.size(), ask.limit));
+  std::vector<Top> top;
+  for (const auto tensor : found) {
+    top.push_back({tensor, *leaders.exact(tensor), leaders[tensor].attempt, leaders[tensor].worst});
+  }
+  return top;
 }
 
 void Api::do_top_tensors(const v1::TopTensorsRequest& request, v1::TopTensorsResponse& response) {
@@ -73,45 +216,19 @@ void Api::do_top_tensors(const v1::TopTensorsRequest& request, v1::TopTensorsRes
     span->first = span->last - kDefaultAttempts + 1;
   }
   const auto catalog = catalogs_.get(run.id, span->segment);
-  std::vector<Leader> leaders(catalog->tensors.size());
-  AttemptRecords records(*catalog);
-  ReportReader reader(pool_, *catalog, deadline());
-  std::uint64_t reached = span->first;
-  // Newest first, so that what a time limit leaves out is the oldest.
-  for (auto attempt = attempt_before(pool_, run.id, span->segment, span->last + 1); attempt && *attempt >= span->first;
-       attempt = attempt_before(pool_, run.id, span->segment, *attempt)) {
-    reader.read({run.id, span->segment, *attempt, *attempt, std::nullopt},
-                [&](const RankReports& reports) { records.add(reports); });
-    for (const auto tensor : records.present()) {
-      if (request.role() != v1::ROLE_UNSPECIFIED && catalog->tensors[tensor].info.role() != request.role()) continue;
-      take(leaders[tensor], request.by(), *attempt, records.of(tensor).total());
-    }
-    records.clear();
-    if (reader.late()) {
-      reached = *attempt;
-      break;
-    }
-  }
+  Reading reading(pool_);
+  std::uint64_t reached = 0;
+  const auto leading_ones = leading({request.by(), request.role(), limit, {run.id, span->segment, span->first, span->last, {}}},
+                                    *catalog, reading, reached);
   response.mutable_range()->set_segment(span->segment);
   response.mutable_range()->set_first(reached);
   response.mutable_range()->set_last(span->last);
-
-  const bool sums = request.by() == By::BY_NON_FINITE;
-  const auto rank_of = [&](const Leader& leader) { return sums ? leader.sum : *leader.best; };
-  std::vector<std::uint32_t> order;
-  for (std::uint32_t i = 0; i < leaders.size(); ++i) {
-    if (leaders[i].best) order.push_back(i);
-  }
-  // Equal ones stay in forward order.
-  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return rank_of(leaders[a]) > rank_of(leaders[b]); });
-  order.resize(std::min(order.size(), limit));
-  for (const auto i : order) {
+  for (const auto& leader : leading_ones) {
     auto& top = *response.add_tensors();
-    *top.mutable_info() = catalog->tensors[i].info;
-    const bool is_headroom = request.by() == By::BY_HEADROOM || request.by() == By::BY_UNSPECIFIED;
-    top.set_value(is_headroom ? -*leaders[i].best : rank_of(leaders[i]));
-    top.set_attempt(sums ? 0 : leaders[i].attempt);
-    *top.mutable_worst() = to_proto(leaders[i].worst);
+    *top.mutable_info() = catalog->tensors[leader.tensor].info;
+    top.set_value(told(request.by(), leader.score));
+    top.set_attempt(adds(request.by()) ? 0 : leader.attempt);
+    *top.mutable_worst() = to_proto(leader.worst);
   }
 }
 

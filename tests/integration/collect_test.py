@@ -10,7 +10,7 @@ RANKS, STEPS = 4, 200
 class Collect(Case):
     def stored(self, server, where=""):
         with sqlite3.connect(f"file:{server.history}?mode=ro", uri=True) as store:
-            rows = store.execute("SELECT rank, retrospective, COUNT(*), SUM(LENGTH(payload)) FROM reports "
+            rows = store.execute("SELECT rank, retrospective, COUNT(*), SUM(LENGTH(payload)) FROM reports JOIN payloads USING (id) "
                                  f"{where} GROUP BY rank, retrospective").fetchall()
         store.close()
         return {(rank, bool(retrospective)): (count, size) for rank, retrospective, count, size in rows}

@@ -36,6 +36,7 @@ class HistoryApi {
   virtual Status get_attempt(const v1::GetAttemptRequest& request, v1::GetAttemptResponse& response) = 0;
   virtual Status top_tensors(const v1::TopTensorsRequest& request, v1::TopTensorsResponse& response) = 0;
   virtual Status get_scaler_history(const v1::GetScalerHistoryRequest& request, v1::GetScalerHistoryResponse& response) = 0;
+  virtual Status get_heat_map(const v1::GetHeatMapRequest& request, v1::GetHeatMapResponse& response) = 0;
 };
 
 class AlertsApi {

@@ -124,13 +124,30 @@ std::uint64_t ServerProcess::history_bytes() const {
   return bytes;
 }
 
-double ServerProcess::cpu_seconds() const {
-  if (pid_ == 0) return 0;
-  const std::string stat = content("/proc/" + std::to_string(pid_) + "/stat");
+namespace {
+
+double cpu_of(const std::filesystem::path& process_or_thread) {
+  const std::string stat = content(process_or_thread / "stat");
+  if (stat.find(')') == std::string::npos) return 0;
   std::istringstream fields(stat.substr(stat.rfind(')') + 2));  // from field 3; utime and stime are 14 and 15
   std::vector<std::string> words{std::istream_iterator<std::string>(fields), {}};
   if (words.size() < 13) return 0;
   return (std::stod(words[11]) + std::stod(words[12])) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+}  // namespace
+
+double ServerProcess::cpu_seconds() const {
+  return pid_ == 0 ? 0 : cpu_of("/proc/" + std::to_string(pid_));
+}
+
+double ServerProcess::cpu_seconds(const std::string& thread) const {
+  double seconds = 0;
+  if (pid_ == 0) return 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/" + std::to_string(pid_) + "/task")) {
+    if (content(entry.path() / "comm") == thread + "\n") seconds += cpu_of(entry.path());
+  }
+  return seconds;
 }
 
 }  // namespace scalewatch::bench

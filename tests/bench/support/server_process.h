@@ -27,6 +27,8 @@ class ServerProcess {
   [[nodiscard]] std::uint64_t history_bytes() const;
   // CPU time of the server so far, seconds; 0 once it ended.
   [[nodiscard]] double cpu_seconds() const;
+  // The same of its threads of this name.
+  [[nodiscard]] double cpu_seconds(const std::string& thread) const;
 
  private:
   void start();

@@ -81,6 +81,22 @@ TEST_F(ServiceTest, TailsGetTheirRunsEventsAndEndWithTheFeed) {
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
+TEST_F(ServiceTest, ATailEndsOnceItsRunIsFinished) {
+  grpc::ClientContext context;
+  auto reader = tail(context, "alpha");
+  reader->WaitForInitialMetadata();
+  engine::CommitBatch batch;
+  batch.runs = {run_row("u1", "alpha")};
+  batch.runs[0].status = v1::RUN_STATUS_FINISHED;
+  store_->commit(batch);
+  publish("u1", 3);
+  v1::TailRunResponse message;
+  ASSERT_TRUE(reader->Read(&message));  // what came last is told before
+  EXPECT_EQ(message.attempt().attempt(), 3U);
+  EXPECT_FALSE(reader->Read(&message));
+  EXPECT_TRUE(reader->Finish().ok());
+}
+
 TEST_F(ServiceTest, ATailOfAnUnknownRunIsToldAndACancelledOneFreesItsSeat) {
   grpc::ClientContext unknown;
   EXPECT_EQ(tail(unknown, "beta")->Finish().error_code(), grpc::StatusCode::NOT_FOUND);

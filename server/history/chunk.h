@@ -1,0 +1,99 @@
+// Tensor-major chunks: 64 tensors of a stream over a stretch of up to 128 reports (see FORMAT.md, "Chunk").
+//
+// Pure and thread-safe. What is read may come from a damaged file: then functions say false or give nothing, never read beyond.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/history/measured.h"
+#include "server/history/packed_column.h"
+
+namespace scalewatch::history {
+
+inline constexpr std::uint32_t kChunkTensors = 64;
+inline constexpr std::size_t kStretchReports = 128;
+
+// Several attempts of one tensor of one rank taken together, as a chunk's summary keeps them.
+struct TensorSummary {
+  std::uint32_t records = 0;  // 0: all else is without meaning
+  std::uint32_t first = 0;    // place in the stretch of the first report with a record
+  std::uint32_t last = 0;     // and of the last
+  Measured total;             // combined in order; micro_batches added
+  double scale_low = 1;       // smallest and largest scale that they were stored under
+  double scale_high = 1;
+  std::optional<double> headroom;  // smallest
+  float norm = 0;                  // largest square root of the sum of squares, unscaled; rounded up
+  float underflow = 0;             // largest share of subnormal among non-zero elements; rounded up
+
+  void add(std::uint32_t place, const Measured& measured);
+  // Adds records that come after; places are left alone.
+  void add(const TensorSummary& later);
+};
+
+// Share of subnormal among finite non-zero elements; absent when there are none or none is subnormal.
+std::optional<double> underflow_of(const Measured& measured);
+// Square root of the sum of squares, unscaled; absent when no element is finite.
+std::optional<double> norm_of(const Measured& measured);
+
+// The records of one tensor over a stretch, before they are packed.
+struct TensorRows {
+  std::vector<std::uint8_t> places;  // in the stretch, rising
+  std::vector<Measured> rows;        // as many
+};
+
+// Appends a tensor's frame. `numel`: of one measurement, by the table. `reports`: of the stretch.
+void write_frame(const TensorRows& rows, std::size_t reports, std::uint64_t numel, std::string& out);
+
+inline constexpr std::size_t kRecordColumns = 17;
+
+// A tensor's frame. The bytes must outlive it.
+class FrameView {
+ public:
+  // False for bytes that are no frame.
+  bool open(std::string_view bytes, std::size_t reports, std::uint64_t numel);
+  // The record of the report at `place`; absent when it has none.
+  [[nodiscard]] std::optional<Measured> at(std::size_t place) const;
+
+ private:
+  std::array<PackedColumn, kRecordColumns> columns_;
+  std::string_view presence_;  // empty: every report has a record
+  std::size_t reports_ = 0;
+  std::uint64_t numel_ = 0;
+  std::uint32_t mask_ = 0;
+};
+
+// The summaries of a chunk, packed across its tensors. `numels` as for write_frame, one a tensor.
+std::string write_summaries(std::span<const TensorSummary> tensors, std::size_t reports, std::span<const std::uint64_t> numels);
+
+class SummariesView {
+ public:
+  bool open(std::string_view bytes, std::size_t reports);
+  [[nodiscard]] std::size_t tensors() const { return tensors_; }
+  [[nodiscard]] std::uint32_t records(std::size_t tensor) const;
+  // `numel` of one measurement, by the table.
+  [[nodiscard]] TensorSummary at(std::size_t tensor, std::uint64_t numel) const;
+
+ private:
+  static constexpr std::size_t kExtra = 8;
+  [[nodiscard]] bool has(std::size_t column) const { return (mask_ >> column & 1U) != 0; }
+
+  std::array<PackedColumn, kRecordColumns + kExtra> columns_;
+  std::size_t tensors_ = 0;
+  std::size_t reports_ = 0;
+  std::uint32_t mask_ = 0;
+};
+
+// A chunk's blob: the offsets of its frames, then the frames.
+std::string join_frames(std::span<const std::string> frames);
+// Frame `tensor` of a whole blob; empty when there is none.
+std::string_view frame_of(std::string_view blob, std::size_t tensor);
+// Bytes at the front of a blob that hold the offset of frame `tensor` and of what follows it.
+inline constexpr std::size_t kOffsetBytes = 4;
+
+}  // namespace scalewatch::history

@@ -1,0 +1,216 @@
+#include "server/history/retention.h"
+
+#include <fnmatch.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "server/history/keys.h"
+
+namespace scalewatch::history {
+
+namespace {
+
+constexpr std::int64_t kRows = 40;        // of background work in one transaction
+constexpr std::int64_t kSmallRows = 400;  // of rows without blobs
+constexpr std::int64_t kPages = 128;      // moved at once: 2 MB
+constexpr int kRunning = 1;               // v1.RUN_STATUS_RUNNING
+
+}  // namespace
+
+Retention::Retention(const std::string& path, const RetentionOptions& options, Write write, std::function<void()> removed)
+    : options_(options), write_(std::move(write)), removed_(std::move(removed)), reader_(path, SQLITE_OPEN_READONLY) {
+  std::istringstream names(options_.pinned);
+  for (std::string name; std::getline(names, name, ',');) {
+    name.erase(0, name.find_first_not_of(' '));
+    name.erase(name.find_last_not_of(' ') + 1);
+    if (!name.empty()) pinned_.push_back(name);
+  }
+}
+
+bool Retention::is_pinned(const std::string& name) const {
+  return std::any_of(pinned_.begin(), pinned_.end(),
+                     [&](const auto& pattern) { return fnmatch(pattern.c_str(), name.c_str(), 0) == 0; });
+}
+
+std::int64_t Retention::used_bytes() {
+  return (reader_.scalar("PRAGMA page_count") - reader_.scalar("PRAGMA freelist_count")) * reader_.scalar("PRAGMA page_size");
+}
+
+bool Retention::has_whole_stretch(std::int64_t run, std::uint64_t below) {
+  Query query(reader_,
+              "SELECT 1 FROM streams JOIN stretches INDEXED BY stretches_whole ON stretches.stream = streams.id "
+              "WHERE run = ? AND thinned = 0 AND last_attempt < ? LIMIT 1",
+              run, static_cast<std::int64_t>(std::min<std::uint64_t>(below, INT64_MAX)));
+  return query.step();
+}
+
+bool Retention::step(std::int64_t now_ms) {
+  if (!task_) {
+    if (looked_ms_ && now_ms - *looked_ms_ < options_.every.count()) return false;
+    task_ = choose(now_ms);
+    if (!task_) task_ = choose_attempts();
+    if (!task_) {
+      looked_ms_ = now_ms;
+      return false;
+    }
+    spdlog::info("history: run '{}' is {}", task_->name, task_->remove ? "removed" : "thinned to summaries");
+  }
+  if (!(task_->remove ? remove(*task_) : thin(*task_))) task_.reset();
+  return true;
+}
+
+std::optional<Retention::Task> Retention::choose(std::int64_t now_ms) {
+  const std::int64_t runs = reader_.scalar("SELECT count(*) FROM runs");
+  const bool too_many = options_.max_runs > 0 && runs > options_.max_runs;
+  const bool too_large = options_.max_bytes > 0 && used_bytes() > static_cast<std::int64_t>(options_.max_bytes);
+  std::optional<Task> oldest;
+  std::optional<Task> to_thin;
+  Query query(reader_,
+              "SELECT id, uid, name, max(last_report_ms, created_ms) AS ended FROM runs WHERE status <> ? ORDER BY ended, id",
+              kRunning);
+  while (query.step()) {
+    Task task{query.i64(0), query.bytes(1), query.bytes(2)};
+    if (is_pinned(task.name)) continue;
+    const std::int64_t age = now_ms - query.i64(3);
+    task.remove = too_many || (options_.max_age.count() > 0 && age > options_.max_age.count());
+    if (task.remove) return task;
+    const bool old = options_.thin_after.count() > 0 && age > options_.thin_after.count();
+    if ((old || too_large) && has_whole_stretch(task.run, UINT64_MAX)) {
+      if (old) return task;
+      if (!to_thin) to_thin = task;
+    }
+    if (!oldest) oldest = task;
+    if (!too_large && !old && options_.max_age.count() == 0) break;  // those that follow are newer
+  }
+  if (too_large && to_thin) return to_thin;
+  if (too_large && oldest) {
+    oldest->remove = true;
+    return oldest;
+  }
+  return std::nullopt;
+}
+
+std::optional<Retention::Task> Retention::choose_attempts() {
+  if (options_.keep_attempts == 0) return std::nullopt;
+  Query query(reader_,
+              "SELECT id, uid, name, (SELECT max(attempt) FROM reports WHERE run = runs.id AND reports.segment = runs.segment) "
+              "FROM runs");
+  while (query.step()) {
+    Task task{query.i64(0), query.bytes(1), query.bytes(2)};
+    const std::uint64_t newest = query.u64(3);
+    if (newest <= options_.keep_attempts || is_pinned(task.name)) continue;
+    task.below = newest - options_.keep_attempts;
+    if (has_whole_stretch(task.run, task.below)) return task;
+  }
+  return std::nullopt;
+}
+
+bool Retention::remove_range(const char* select, const char* erase, std::int64_t first, std::int64_t last) {
+  {
+    Query any(reader_, select, first, last);
+    if (!any.step()) return false;
+  }
+  write_(WriteClass::kRetention, [&](Connection& writer) { Query(writer, erase, first, last, kRows).run(); });
+  return true;
+}
+
+bool Retention::thin(const Task& task) {
+  std::int64_t stretch = -1;
+  {
+    Query query(reader_,
+                "SELECT stretches.id FROM streams JOIN stretches INDEXED BY stretches_whole ON stretches.stream = streams.id "
+                "WHERE run = ? AND thinned = 0 AND last_attempt < ? LIMIT 1",
+                task.run, static_cast<std::int64_t>(std::min<std::uint64_t>(task.below, INT64_MAX)));
+    if (query.step()) stretch = query.i64(0);
+  }
+  if (stretch < 0) return false;
+  // Chunks share the stretch's key but for the block.
+  if (remove_range("SELECT 1 FROM chunks WHERE id BETWEEN ? AND ? LIMIT 1",
+                   "DELETE FROM chunks WHERE id IN (SELECT id FROM chunks WHERE id BETWEEN ? AND ? LIMIT ?)", stretch << 20,
+                   (stretch << 20) + kMaxBlock)) {
+    return true;
+  }
+  write_(WriteClass::kRetention, [&](Connection& writer) {
+    Query(writer, "UPDATE stretches SET thinned = 1, detail = x'' WHERE id = ?", stretch).run();
+  });
+  return true;
+}
+
+bool Retention::remove(const Task& task) {
+  std::vector<std::int64_t> streams;
+  {
+    Query query(reader_, "SELECT id FROM streams WHERE run = ?", task.run);
+    while (query.step()) streams.push_back(query.i64(0));
+  }
+  for (const std::int64_t stream : streams) {
+    if (remove_range("SELECT 1 FROM chunks WHERE id BETWEEN ? AND ? LIMIT 1",
+                     "DELETE FROM chunks WHERE id IN (SELECT id FROM chunks WHERE id BETWEEN ? AND ? LIMIT ?)",
+                     chunk_key(stream, 0, 0), chunk_key(stream, kMaxStretch, kMaxBlock)) ||
+        remove_range("SELECT 1 FROM summaries WHERE id BETWEEN ? AND ? LIMIT 1",
+                     "DELETE FROM summaries WHERE id IN (SELECT id FROM summaries WHERE id BETWEEN ? AND ? LIMIT ?)",
+                     summary_key(stream, 0, 0), summary_key(stream, kMaxBlock, kMaxStretch)) ||
+        remove_range("SELECT 1 FROM stretches WHERE id BETWEEN ? AND ? LIMIT 1",
+                     "DELETE FROM stretches WHERE id IN (SELECT id FROM stretches WHERE id BETWEEN ? AND ? LIMIT ?)",
+                     stretch_key(stream, 0), stretch_key(stream, kMaxStretch))) {
+      return true;
+    }
+    std::vector<std::int64_t> reports;
+    {
+      Query query(reader_, "SELECT id FROM reports WHERE stream = ? LIMIT ?", stream, kRows);
+      while (query.step()) reports.push_back(query.i64(0));
+    }
+    if (!reports.empty()) {
+      write_(WriteClass::kRetention, [&](Connection& writer) {
+        for (const std::int64_t id : reports) {
+          Query(writer, "DELETE FROM payloads WHERE id = ?", id).run();
+          Query(writer, "DELETE FROM kept_payloads WHERE id = ?", id).run();
+          Query(writer, "DELETE FROM reports WHERE id = ?", id).run();
+        }
+      });
+      return true;
+    }
+  }
+  for (const char* erase :
+       {"DELETE FROM scaler_rows WHERE (run, segment, scaler, attempt, rank) IN (SELECT run, segment, scaler, attempt, rank "
+        "FROM "
+        "scaler_rows WHERE run = ? LIMIT ?)",
+        "DELETE FROM scaler_sums WHERE (run, segment, scaler, bucket) IN (SELECT run, segment, scaler, bucket FROM scaler_sums "
+        "WHERE run = ? LIMIT ?)",
+        "DELETE FROM inputs WHERE (run, pos) IN (SELECT run, pos FROM inputs WHERE run = ? LIMIT ?)"}) {
+    std::int64_t gone = 0;
+    write_(WriteClass::kRetention, [&](Connection& writer) {
+      Query(writer, erase, task.run, kSmallRows).run();
+      gone = writer.changes();
+    });
+    if (gone > 0) return true;
+  }
+  for (const std::int64_t stream : streams) {
+    write_(WriteClass::kRetention,
+           [&](Connection& writer) { Query(writer, "DELETE FROM table_deltas WHERE stream = ?", stream).run(); });
+  }
+  remove_last(task);
+  return false;
+}
+
+void Retention::remove_last(const Task& task) {
+  write_(WriteClass::kRetention, [&](Connection& writer) {
+    Query(writer, "DELETE FROM outbox WHERE alert_id IN (SELECT id FROM alerts WHERE run_uid = ?)", task.uid).run();
+    Query(writer, "DELETE FROM alerts WHERE run_uid = ?", task.uid).run();
+    Query(writer, "DELETE FROM snapshots WHERE run = ?", task.run).run();
+    Query(writer, "DELETE FROM streams WHERE run = ?", task.run).run();
+    Query(writer, "DELETE FROM runs WHERE id = ?", task.run).run();
+    removed_();
+  });
+}
+
+bool Retention::shrink(std::int64_t keep) {
+  const std::int64_t free = reader_.scalar("PRAGMA freelist_count");
+  if (free <= keep) return false;
+  const std::string sql = "PRAGMA incremental_vacuum(" + std::to_string(std::min(kPages, free - keep)) + ")";
+  write_(WriteClass::kRetention, [&](Connection& writer) { writer.execute(sql.c_str()); });
+  return reader_.scalar("PRAGMA freelist_count") < free;
+}
+
+}  // namespace scalewatch::history

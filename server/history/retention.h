@@ -1,0 +1,69 @@
+// What the history lets go of, and when: by age, by size, by number of runs, and within a run by attempts. Runs that are not
+// over stay, pinned ones too. Everything is removed in small transactions behind commits and compaction, and a kill in between
+// only means that the next start goes on. Not thread-safe.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/history/sqlite.h"
+#include "server/history/write_gate.h"
+
+namespace scalewatch::history {
+
+struct RetentionOptions {
+  // Of ended runs, since their last report; 0 = never. Thinned: summaries of up to 128 attempts are left of single records.
+  std::chrono::milliseconds thin_after{0};
+  std::chrono::milliseconds max_age{0};
+  std::uint32_t max_runs = 0;       // 0 = no limit
+  std::uint64_t max_bytes = 0;      // 0 = no limit; runs are thinned, oldest first, before the oldest go
+  std::uint64_t keep_attempts = 0;  // of every run, running ones too, older attempts are thinned; 0 = no limit
+  std::string pinned;               // names with * and ?, separated by commas
+  std::chrono::milliseconds every{60'000};
+};
+
+class Retention {
+ public:
+  using Write = std::function<void(WriteClass which, const std::function<void(Connection&)>& work)>;
+  // `removed`: a run is gone, and ids of it mean nothing any more; runs in the transaction of the last row.
+  Retention(const std::string& path, const RetentionOptions& options, Write write, std::function<void()> removed);
+
+  // One small piece of work; false when there is nothing to do now. `now_ms`: Unix milliseconds.
+  bool step(std::int64_t now_ms);
+  // Gives free pages back to the file system, a few; false when no more than `keep` are left.
+  bool shrink(std::int64_t keep);
+
+ private:
+  struct Task {
+    std::int64_t run = 0;
+    std::string uid;
+    std::string name;
+    bool remove = false;
+    std::uint64_t below = UINT64_MAX;  // thin stretches that end before this attempt
+  };
+  std::optional<Task> choose(std::int64_t now_ms);
+  std::optional<Task> choose_attempts();
+  [[nodiscard]] bool has_whole_stretch(std::int64_t run, std::uint64_t below);
+  // One piece; false when the task is done.
+  bool thin(const Task& task);
+  bool remove(const Task& task);
+  void remove_last(const Task& task);
+  // Removes a few rows of a stream's range; false when there are none.
+  bool remove_range(const char* select, const char* erase, std::int64_t first, std::int64_t last);
+  [[nodiscard]] bool is_pinned(const std::string& name) const;
+  std::int64_t used_bytes();
+
+  const RetentionOptions options_;
+  const Write write_;
+  const std::function<void()> removed_;
+  Connection reader_;
+  std::vector<std::string> pinned_;
+  std::optional<Task> task_;
+  std::optional<std::int64_t> looked_ms_;
+};
+
+}  // namespace scalewatch::history

@@ -1,0 +1,27 @@
+// By what tensors are ranked. Pure.
+#pragma once
+
+#include <optional>
+
+#include "scalewatch/v1/history.pb.h"
+#include "server/history/chunk.h"
+
+namespace scalewatch::history {
+
+using By = v1::TopTensorsRequest;
+
+// Of one record: larger leads, so headroom is negated. Absent: the tensor does not take part.
+std::optional<double> score(By::By by, const Measured& measured);
+// At least the largest score of the records taken together; of non-finite elements their sum. Equal to the largest for
+// headroom, within rounding for absmax, norm and underflow.
+std::optional<double> score_bound(By::By by, const TensorSummary& summary);
+// Scores of attempts are added rather than compared.
+inline bool adds(By::By by) {
+  return by == By::BY_NON_FINITE;
+}
+// As it is told: headroom the right way round.
+inline double told(By::By by, double value) {
+  return by == By::BY_HEADROOM || by == By::BY_UNSPECIFIED ? -value : value;
+}
+
+}  // namespace scalewatch::history

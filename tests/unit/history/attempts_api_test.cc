@@ -1,0 +1,111 @@
+// Attempts one after the other: gaps are walked over, summaries come without tensors; points tell their scales; a run tells its
+// optimizers.
+#include "tests/unit/history/api_fixture.h"
+
+namespace scalewatch::history {
+namespace {
+
+using ::testing::ElementsAre;
+
+class AttemptsApi : public ApiTest {
+ protected:
+  engine::Status get(const v1::GetAttemptRequest& request) { return api_->get_attempt(request, response_); }
+  static v1::GetAttemptRequest from(std::uint64_t attempt) {
+    v1::GetAttemptRequest request;
+    request.set_run("alpha");
+    request.set_attempt(attempt);
+    request.set_or_next(true);
+    return request;
+  }
+  v1::GetAttemptResponse response_;
+};
+
+TEST_F(AttemptsApi, OrNextWalksOverGapsToTheEnd) {
+  make_run({{{"w"}}});
+  for (const std::uint64_t attempt : {3U, 4U, 9U}) commit(streams_[0], attempt, report_of({{0, 1}}));
+  std::vector<std::uint64_t> seen;
+  auto request = from(1);
+  while (get(request).ok()) {
+    seen.push_back(response_.attempt().attempt());
+    EXPECT_EQ(response_.tensors_size(), 1);
+    request.set_attempt(seen.back() + 1);
+  }
+  EXPECT_THAT(seen, ElementsAre(3, 4, 9));
+  EXPECT_EQ(get(request).code, engine::Status::kNotFound);
+  auto exact = from(5);
+  exact.set_or_next(false);
+  EXPECT_EQ(get(exact).code, engine::Status::kNotFound);
+}
+
+TEST_F(AttemptsApi, AllPagesOfAnAttemptAreOfTheAttemptThatTheFirstFound) {
+  make_run({{{"a"}, {"b"}, {"c"}}});
+  commit(streams_[0], 5, report_of({{0, 1}, {1, 2}, {2, 3}}));
+  auto request = from(2);
+  request.set_page_size(2);
+  ASSERT_TRUE(get(request).ok());
+  EXPECT_EQ(response_.tensors_size(), 2);
+  request.set_page_token(response_.next_page_token());
+  ASSERT_TRUE(get(request).ok());
+  EXPECT_EQ(response_.attempt().attempt(), 5U);
+  EXPECT_EQ(response_.tensors_size(), 1);
+}
+
+TEST_F(AttemptsApi, SummariesComeWithoutTensors) {
+  make_run({{{"w"}}});
+  auto row = next_report(streams_[0], 1, report_of({{0, 1}}));
+  row.loss = 2.5;
+  row.grad_norm = kNan;
+  commit({row});
+  auto request = from(0);
+  request.set_summary_only(true);
+  ASSERT_TRUE(get(request).ok());
+  EXPECT_EQ(response_.tensors_size(), 0);
+  EXPECT_TRUE(response_.next_page_token().empty());
+  EXPECT_EQ(response_.attempt().loss(), 2.5);
+  EXPECT_TRUE(std::isnan(response_.attempt().grad_norm()));
+}
+
+TEST_F(AttemptsApi, PointsTellTheScalesTheyWereStoredUnder) {
+  make_run({{{"w"}}});
+  for (std::uint64_t i = 1; i <= 4; ++i) commit(streams_[0], i, report_of({{0, 8}}, i < 3 ? 16 : 8));
+  v1::GetTensorHistoryRequest request;
+  request.set_run("alpha");
+  request.set_tensor("w");
+  request.mutable_range()->set_first(2);
+  request.set_max_points(2);
+  v1::GetTensorHistoryResponse response;
+  ASSERT_TRUE(api_->get_tensor_history(request, response).ok());
+  ASSERT_EQ(response.points_size(), 2);
+  const auto& mixed = response.points(0);  // attempts 2 and 3
+  EXPECT_EQ(mixed.scale_low(), 8);
+  EXPECT_EQ(mixed.scale_high(), 16);
+  EXPECT_EQ(mixed.record().measured_under_scale(), 1);
+  EXPECT_FLOAT_EQ(mixed.record().absmax(), 1);
+  EXPECT_EQ(response.points(1).scale_low(), 8);
+  EXPECT_EQ(response.points(1).scale_high(), 8);
+}
+
+TEST_F(AttemptsApi, ARunTellsTheOptimizersOfItsLowestRanksNewestStart) {
+  make_run({{{"w"}}, {{"w"}}});
+  v1::Hello hello;
+  auto& optimizer = *hello.add_optimizers();
+  optimizer.set_class_name("AdamW");
+  optimizer.set_eps(1e-8);
+  optimizer.add_state_dtypes(v1::DTYPE_FP32);
+  auto restarted = incarnation_row("u1", 0, 2);
+  restarted.hello = hello.SerializeAsString();
+  engine::CommitBatch batch;
+  batch.incarnations = {restarted};
+  store_->commit(batch);
+  v1::GetRunRequest request;
+  request.set_run("alpha");
+  v1::GetRunResponse response;
+  ASSERT_TRUE(api_->get_run(request, response).ok());
+  ASSERT_EQ(response.optimizers_size(), 1);
+  EXPECT_EQ(response.optimizers(0).class_name(), "AdamW");
+  EXPECT_EQ(response.optimizers(0).eps(), 1e-8);
+  EXPECT_FALSE(response.optimizers(0).has_weight_decay());
+}
+
+}  // namespace
+}  // namespace scalewatch::history

@@ -1,0 +1,96 @@
+"""Decodes tensors of stream 1 from a history file, following server/history/FORMAT.md and nothing else.
+
+    read_chunks.py history.db TENSOR_ID...
+
+Prints a line a record: name attempt numel nan pos_inf min max sum sum_sq subnormal scale. The table's numel is 1000.
+"""
+import sqlite3
+import struct
+import sys
+
+INTEGER, FLOAT, DOUBLE = range(3)
+KINDS = [INTEGER, FLOAT, FLOAT, FLOAT, DOUBLE, DOUBLE] + [INTEGER] * 7 + [DOUBLE] + [INTEGER] * 3
+NUMEL = 1000
+
+
+class Bytes:
+    def __init__(self, data):
+        self.data, self.at = data, 0
+
+    def take(self, size):
+        assert self.at + size <= len(self.data)
+        self.at += size
+        return self.data[self.at - size:self.at]
+
+    def varint(self):
+        value = shift = 0
+        while True:
+            byte = self.take(1)[0]
+            value |= (byte & 0x7f) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+
+def column(data, n, kind):
+    first, second = data.take(2)
+    flags, shift, width = first & 7, first >> 3 | (second >> 7) << 5, second & 0x7f
+    base = data.varint()
+    exceptions = data.take(1)[0] if flags & 4 else 0
+    packed = int.from_bytes(data.take((n * width + 7) // 8), "little")
+    numbers = [base + (packed >> i * width & (1 << width) - 1) for i in range(n)]
+    for _ in range(exceptions):
+        place = data.take(1)[0]
+        numbers[place] = data.varint()
+    if kind == INTEGER:
+        return numbers
+    values = []
+    for number in numbers:
+        negative = number & 1 if flags & 2 else flags & 1
+        bits = (number >> 1 if flags & 2 else number) << shift
+        if kind == FLOAT:
+            values.append(struct.unpack("<f", struct.pack("<I", bits | negative << 31))[0])
+        else:
+            values.append(struct.unpack("<d", struct.pack("<Q", bits | negative << 63))[0])
+    return values
+
+
+def frame(data, reports):
+    """Rows of columns by place in the stretch."""
+    data = Bytes(data)
+    mask = data.varint()
+    places = list(range(reports))
+    if mask >> 31:
+        presence = int.from_bytes(data.take((reports + 7) // 8), "little")
+        places = [i for i in places if presence >> i & 1]
+    columns = {c: column(data, len(places), KINDS[c]) for c in range(17) if mask >> c & 1}
+    assert data.at == len(data.data)
+    nan = float("nan")
+    usual = [None, nan, nan, nan, 0.0, 0.0, 0, 0, 0, 0, 0, 0, 0, 1.0, 0, 1, 0]
+    for index, place in enumerate(places):
+        row = [columns[c][index] if c in columns else usual[c] for c in range(17)]
+        if row[0] is None:
+            row[0] = NUMEL * row[15]
+        yield place, row
+
+
+def main():
+    store = sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True)
+    for tensor in map(int, sys.argv[2:]):
+        stretches = store.execute("SELECT number, reports, attempts FROM stretches WHERE stream = 1 ORDER BY number")
+        for number, reports, attempts in stretches.fetchall():
+            attempts = [value + i for i, value in enumerate(column(Bytes(attempts), reports, INTEGER))]
+            found = store.execute("SELECT frames FROM chunks WHERE id = ?", (1 << 40 | number << 20 | tensor // 64,)).fetchone()
+            if not found:
+                continue
+            begin, end = struct.unpack_from("<II", found[0], tensor % 64 * 4)
+            if begin == end:
+                continue
+            for place, row in frame(found[0][begin:end], reports):
+                low, high = (0.0 if value != value else value for value in row[1:3])
+                print(f"t{tensor} {attempts[place]} {row[0]} {row[9]} {row[10]} {low:.9g} {high:.9g} {row[4]:.17g} "
+                      f"{row[5]:.17g} {row[7]} {row[13]:g}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+// What goes and what stays, by age, number, size and attempts; and the space comes back.
+#include <gmock/gmock.h>
+
+#include "server/history/history_api.h"
+#include "tests/unit/history/fixtures.h"
+
+namespace scalewatch::history {
+namespace {
+
+using ::testing::ElementsAre;
+
+class Retain : public ::testing::Test {
+ protected:
+  // Runs r1, r2 ... of 200 attempts each, whose last reports came a day apart, r1's first; the last run is still running.
+  void fill(int runs) {
+    StoreOptions options;
+    options.compaction.thread = false;
+    store_ = SqliteStore::open(dir_.path, options);
+    for (int i = 1; i <= runs; ++i) {
+      const std::string uid = "u" + std::to_string(i);
+      engine::CommitBatch batch;
+      auto run = run_row(uid, "r" + std::to_string(i));
+      run.last_report_ms = i * kDay;
+      run.status = i == runs ? v1::RUN_STATUS_RUNNING : v1::RUN_STATUS_FINISHED;
+      batch.runs = {run};
+      const auto stream = incarnation_row(uid, 0, static_cast<std::uint8_t>(i));
+      batch.incarnations = {stream};
+      std::vector<Tensor> tensors;
+      std::vector<Value> values;
+      for (std::uint32_t t = 0; t < 70; ++t) {
+        tensors.push_back({"t" + std::to_string(t)});
+        values.push_back({t, 1});
+      }
+      batch.tables = {table_row(stream, tensors)};
+      for (std::uint64_t a = 1; a <= 200; ++a) {
+        values[3] = {3, a == 50 ? 4096.0F : 1.0F};
+        batch.reports.push_back(report_row(stream, a, a, a, report_of(values)));
+        batch.reports.back().scalers = {scaler_row(1, 2, 2)};
+      }
+      batch.inputs = {{uid, 1000, "input"}};
+      batch.snapshots = {{uid, 1000, "state"}};
+      batch.alerts = {{uid + "/a", uid, "Rule", 1, v1::ALERT_STATE_RESOLVED, 1, 1, "blob"}};
+      store_->commit(batch);
+    }
+    store_->compactor().run_now(true);
+    store_.reset();
+  }
+  // Opens with these options; the clock stands a day after the last run's end.
+  void keep(RetentionOptions retention, int runs) {
+    StoreOptions options;
+    options.compaction.thread = false;
+    options.retention = retention;
+    store_ = SqliteStore::open(dir_.path, options);
+    while (store_->retention().step((runs + 1) * kDay)) {
+    }
+    while (store_->retention().shrink(0)) {
+    }
+  }
+  std::vector<std::string> names() {
+    ReadPool::Lease lease(store_->readers());
+    Query query(*lease, "SELECT name FROM runs ORDER BY id");
+    std::vector<std::string> names;
+    while (query.step()) names.push_back(query.bytes(0));
+    return names;
+  }
+  std::int64_t count(const std::string& sql) {
+    ReadPool::Lease lease(store_->readers());
+    return (*lease).scalar(("SELECT count(*) FROM " + sql).c_str());
+  }
+
+  static constexpr std::int64_t kDay = 86'400'000;
+  TempDir dir_;
+  std::unique_ptr<SqliteStore> store_;
+};
+
+TEST_F(Retain, OldRunsGoWithAllTheirRowsPinnedAndRunningOnesStay) {
+  fill(5);
+  const auto size = std::filesystem::file_size(dir_.path / "history.db");
+  RetentionOptions options;
+  options.max_age = std::chrono::hours(60);
+  options.pinned = "keep*, r2";
+  keep(options, 5);
+  EXPECT_THAT(names(), ElementsAre("r2", "r4", "r5"));
+  for (const char* table : {"reports", "scaler_rows"}) EXPECT_EQ(count(table), 3 * 200) << table;
+  for (const char* table : {"streams", "table_deltas", "snapshots", "inputs", "alerts"}) EXPECT_EQ(count(table), 3) << table;
+  EXPECT_EQ(count("chunks WHERE id >> 40 NOT IN (SELECT id FROM streams)"), 0);
+  EXPECT_EQ(count("summaries WHERE id >> 40 NOT IN (SELECT id FROM streams)"), 0);
+  EXPECT_EQ(count("stretches WHERE stream NOT IN (SELECT id FROM streams)"), 0);
+  EXPECT_EQ(count("payloads WHERE id NOT IN (SELECT id FROM reports)"), 0);
+  {
+    ReadPool::Lease lease(store_->readers());
+    EXPECT_EQ((*lease).scalar("PRAGMA freelist_count"), 0);
+  }
+  store_.reset();
+  EXPECT_LT(std::filesystem::file_size(dir_.path / "history.db"), size);
+}
+
+TEST_F(Retain, OnlyTheNewestRunsStay) {
+  fill(4);
+  RetentionOptions options;
+  options.max_runs = 2;
+  keep(options, 4);
+  EXPECT_THAT(names(), ElementsAre("r3", "r4"));
+}
+
+TEST_F(Retain, ARunThatIsThinnedStillTellsItsExtremes) {
+  fill(2);
+  RetentionOptions options;
+  options.thin_after = std::chrono::hours(12);
+  keep(options, 2);
+  EXPECT_EQ(count("chunks WHERE id >> 40 = 1"), 0);
+  EXPECT_GT(count("chunks WHERE id >> 40 = 2"), 0);
+  const auto api = make_history_api(*store_);
+  v1::GetTensorHistoryRequest request;
+  request.set_run("r1");
+  request.set_tensor("t3");
+  v1::GetTensorHistoryResponse response;
+  ASSERT_TRUE(api->get_tensor_history(request, response).ok());
+  std::uint32_t attempts = 0;
+  float largest = 0;
+  for (const auto& point : response.points()) {
+    attempts += point.attempts();
+    largest = std::max(largest, point.record().absmax());
+  }
+  EXPECT_EQ(attempts, 200U);
+  EXPECT_EQ(largest, 4096);
+  v1::TopTensorsRequest top;
+  top.set_run("r1");
+  top.set_by(v1::TopTensorsRequest::BY_ABSMAX);
+  top.mutable_range()->set_first(1);
+  v1::TopTensorsResponse leaders;
+  ASSERT_TRUE(api->top_tensors(top, leaders).ok());
+  ASSERT_GT(leaders.tensors_size(), 0);
+  EXPECT_EQ(leaders.tensors(0).info().name(), "t3");
+}
+
+TEST_F(Retain, ASizeIsKeptByThinningThenByRemovingTheOldest) {
+  fill(4);
+  RetentionOptions options;
+  options.max_bytes = 1;
+  keep(options, 4);
+  EXPECT_THAT(names(), ElementsAre("r4"));
+  EXPECT_GT(count("chunks"), 0);  // the running one's
+}
+
+TEST_F(Retain, OldAttemptsOfARunningRunAreThinned) {
+  fill(1);
+  RetentionOptions options;
+  options.keep_attempts = 60;
+  keep(options, 1);
+  EXPECT_EQ(count("stretches WHERE thinned"), 1);
+  EXPECT_EQ(count("stretches WHERE NOT thinned"), 1);
+  EXPECT_EQ(count("reports"), 200);
+}
+
+}  // namespace
+}  // namespace scalewatch::history
