@@ -8,11 +8,14 @@
 #include <string>
 
 #include "server/cli/client.h"
+#include "server/cli/detail_commands.h"
 #include "server/cli/options.h"
 #include "server/cli/paging.h"
 #include "server/cli/screen.h"
+#include "server/cli/views/tensor_stat.h"
 #include "server/cli/views/views.h"
 #include "server/cli/words.h"
+#include "server/logimport/format.h"
 
 namespace scalewatch::cli {
 
@@ -20,7 +23,7 @@ namespace {
 
 constexpr const char* kFooter =
     "Exit codes: 0 done (doctor: healthy or info), 1 doctor found a warning, 2 doctor found something critical,\n"
-    "3 nothing could be read (no server, unknown run, time-out), 64 wrong use.\n"
+    "3 nothing could be read (no server, unknown run, time-out), 64 wrong use; checklist: 1 something is violated.\n"
     "Colours are off without a terminal, with --no-color or with NO_COLOR set.";
 
 constexpr const char* kReplayFooter =
@@ -28,6 +31,21 @@ constexpr const char* kReplayFooter =
     "without it --set changes single parameters. Other columns than step and found_inf are ignored; a found_inf above 0\n"
     "is true. Prints step, found_inf, scale_before, skipped, scale_after and note, and stops where the scaler would end\n"
     "the run: the note says why.";
+
+constexpr const char* kDoctorFooter =
+    "Finds the format by itself: what scalers print (Apex, DeepSpeed, Megatron, fairseq, Paddle, Colossal-AI, MindSpore),\n"
+    "what trainers print, JSON lines, CSV, TensorBoard events, and lines of names and numbers. Prints a verdict, what\n"
+    "happened at which line, the scale over attempts, where it began if the log names it, and what to do.\n"
+    "Exit codes: 0 healthy or info, 1 warning, 2 critical, 3 nothing readable.";
+
+constexpr const char* kImportFooter =
+    "Reads the log as doctor does, and the server comes to the same findings. Each run that the log holds is a segment of\n"
+    "its own; so is the whole log when it is sent again under the same name. A server that goes away is waited for a minute.";
+
+std::vector<std::string> log_formats() {
+  const auto names = logimport::format_names();
+  return {names.begin(), names.end()};
+}
 
 // Empty when `server` is HOST:PORT (or [IPV6]:PORT), else what is wrong with it.
 std::string check_server(const std::string& server) {
@@ -45,7 +63,7 @@ std::string check_server(const std::string& server) {
 }
 
 // Everything that can be said, and which command was.
-struct CommandLine {
+struct CommandLine : Chosen {
   GlobalOptions global;
   RunsOptions runs;
   ShowOptions show;
@@ -59,10 +77,10 @@ struct CommandLine {
   TailOptions tail;
   ReplayOptions replay;
   DoctorOptions doctor;
+  ImportOptions import_log;
 
-  std::istream* in = nullptr;  // standard input
-  bool streams = false;        // the command goes on until it is interrupted
-  std::function<ExitCode(Client&, const Screen&, const std::stop_token&)> action;
+  std::istream* in = nullptr;        // standard input
+  std::ostream* progress = nullptr;  // where a progress bar may be drawn; null: nowhere
 };
 
 class Parser {
@@ -86,6 +104,7 @@ class Parser {
     add_tensor_views();
     add_alerts();
     add_replay();
+    details_.add_to(app_, line_);
   }
 
   CLI::App& app() { return app_; }
@@ -129,6 +148,7 @@ class Parser {
     command->add_option("--min-severity", severity, "Only what is at least this bad")->check(CLI::IsMember(severity_choices()));
   }
   static void add_range(CLI::App* command, RangeOptions& range) {
+    command->add_option("--segment", range.segment, "Segment of the run, from 1 (default: the newest)");
     command->add_option("--first", range.first, "First attempt (default: the beginning; top: the newest 100)");
     command->add_option("--last", range.last, "Last attempt, inclusive (default: the newest)");
   }
@@ -170,11 +190,55 @@ class Parser {
     add_run(tail, line_.tail.run);
     on_stream(tail, tail_run, line_.tail);
 
-    auto* doctor = command(app_, "doctor", "Diagnose a run: what is wrong, where it began, what to do");
-    doctor->add_option("--run", line_.doctor.run, "Name or uid of the run")->required();
+    add_doctor();
+    add_import();
+  }
+
+  void add_doctor() {
+    auto& options = line_.doctor;
+    auto* doctor = command(app_, "doctor", "Diagnose a log or a run: what is wrong, where it began, what to do");
+    doctor->footer(kDoctorFooter);
+    doctor->add_option("FILE", options.files, "Logs to diagnose, gzip too; - = standard input. Asks no server");
+    auto* run = doctor->add_option("--run", options.run, "Name or uid of a run that the server knows, in place of files");
+    doctor->add_option("--format", options.format, "Read only this format (default: all that the file holds)")
+        ->check(CLI::IsMember(log_formats()))
+        ->excludes(run);
+    doctor->add_flag("--follow", options.follow, "Go on reading as the log grows, and print what changes, until Ctrl-C")
+        ->excludes(run);
     doctor->callback([this] {
-      line_.action = [this](Client& client, const Screen& screen, const std::stop_token&) {
-        return diagnose_run(client, line_.doctor, screen);
+      if (line_.doctor.run.empty() == line_.doctor.files.empty()) {
+        throw CLI::ValidationError("doctor", "needs either FILE... or --run RUN");
+      }
+      if (line_.doctor.follow && line_.doctor.files.size() > 1) {
+        throw CLI::ValidationError("doctor", "--follow goes with one FILE");
+      }
+      line_.streams = line_.doctor.follow;
+      if (line_.doctor.files.empty()) {
+        line_.action = [this](Client& client, const Screen& screen, const std::stop_token&) {
+          return diagnose_run(client, line_.doctor, screen);
+        };
+      } else {
+        line_.local = [this](const Screen& screen, const std::stop_token& stop) {
+          return diagnose_files(line_.doctor, line_.progress, screen, stop);
+        };
+      }
+    });
+  }
+
+  void add_import() {
+    auto& options = line_.import_log;
+    auto* add = command(app_, "import", "Send a log to the server as a run: alerts, metrics and history without a client");
+    add->footer(kImportFooter);
+    add->add_option("FILE", options.file, "Log to send, gzip too; - = standard input")->required();
+    add->add_option("--run", options.run, "Name that the run gets")->required();
+    add->add_option("--format", options.format, "Read only this format (default: all that the file holds)")
+        ->check(CLI::IsMember(log_formats()));
+    add->add_flag("--follow", options.follow, "Go on sending as the log grows, until Ctrl-C");
+    add->callback([this] {
+      line_.streams = true;
+      line_.action = [this](Client& client, const Screen& screen, const std::stop_token& stop) {
+        import_log(client, line_.import_log, line_.progress, screen, stop);
+        return kExitOk;
       };
     });
   }
@@ -192,12 +256,15 @@ class Parser {
         ->check(CLI::Range(std::uint32_t{1}, std::uint32_t{10'000}));
     history->add_option("--stat", options.stat, "Statistic to draw")
         ->capture_default_str()
-        ->check(CLI::IsMember({"absmax", "headroom", "nan", "inf", "underflow", "norm"}));
+        ->check(CLI::IsMember(stat_choices()));
     on(history, show_history, options);
 
     auto* top = command(app_, "top", "List the tensors that lead by one statistic");
     add_run(top, line_.top.run);
-    top->add_option("--by", line_.top.by, "Statistic to order by")->capture_default_str()->check(CLI::IsMember(by_choices()));
+    top->add_option("--by", line_.top.by, "Statistic to order by; nan counts NaN and Inf")
+        ->capture_default_str()
+        ->transform([](const std::string& word) { return word == "nonfinite" ? std::string("nan") : word; })
+        ->check(CLI::IsMember(by_choices()));
     add_role(top, line_.top.role);
     add_range(top, line_.top.range);
     add_limit(top, line_.top.limit, "Most tensors to list", kMaxPage);
@@ -214,7 +281,7 @@ class Parser {
         ->allow_extra_args(false);
     replay->add_option("SETTINGS", options.more, "More parameters as KEY=VALUE");
     replay->callback([this] {
-      line_.action = [this](Client&, const Screen& screen, const std::stop_token&) {
+      line_.local = [this](const Screen& screen, const std::stop_token&) {
         replay_trace(line_.replay, *line_.in, screen);
         return kExitOk;
       };
@@ -226,6 +293,10 @@ class Parser {
     alerts->require_subcommand(0, 1);
     alerts->add_option("--run", line_.alerts.run, "Only alerts of this run");
     add_severity(alerts, line_.alerts.min_severity);
+    alerts->add_option("--state", line_.alerts.states, "Only alerts in this state; may be repeated")
+        ->allow_extra_args(false)
+        ->check(CLI::IsMember(state_choices()));
+    alerts->add_option("--rule", line_.alerts.rule, "Only alerts of this rule");
     alerts->add_flag("--all", line_.alerts.all, "Resolved ones too");
     add_limit(alerts, line_.alerts.limit, "Most alerts to list");
     alerts->callback([this] {
@@ -250,18 +321,24 @@ class Parser {
   }
 
   CommandLine& line_;
+  DetailCommands details_;
   CLI::App app_{"Tells how mixed-precision training runs are doing, from what scalewatchd knows."};
 };
 
 Screen screen_for(const GlobalOptions& options, const Environment& env) {
   const char* no_color = std::getenv("NO_COLOR");
   const bool color = env.terminal && !options.no_color && !options.json && (no_color == nullptr || *no_color == '\0');
-  return {env.out, options.width.value_or(env.width), color, options.ascii, options.json, env.now_ms};
+  return {env.out,      options.width.value_or(env.width),
+          color,        options.ascii,
+          options.json, env.now_ms,
+          &env.err,     env.err_terminal,
+          env.terminal};
 }
 
 int execute(int argc, const char* const* argv, const Environment& env) {
   CommandLine line;
   line.in = env.in;
+  line.progress = env.terminal ? &env.err : nullptr;
   Parser parser(line);
   try {
     parser.app().parse(argc, argv);
@@ -273,8 +350,14 @@ int execute(int argc, const char* const* argv, const Environment& env) {
   }
   std::stop_token stop;
   if (line.streams && env.interrupt) stop = env.interrupt();
-  Client client(line.global.server);
-  return line.action(client, screen_for(line.global, env), stop);
+  if (line.local) return line.local(screen_for(line.global, env), stop);
+  Client client(line.global.server, stop);
+  try {
+    return line.action(client, screen_for(line.global, env), stop);
+  } catch (const CallError&) {
+    if (!stop.stop_requested()) throw;
+    return kExitOk;  // a call that was cut short because the command was asked to end
+  }
 }
 
 }  // namespace
@@ -283,6 +366,10 @@ int run(int argc, const char* const* argv, const Environment& env) {
   try {
     const int code = execute(argc, argv, env);
     env.out.flush();
+    if (!env.out) {
+      env.err << "scalewatch: the output could not be written: is the disk full?\n";
+      return kExitNothing;
+    }
     return code;
   } catch (const CallError& error) {
     env.out.flush();

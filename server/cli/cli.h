@@ -19,6 +19,7 @@ struct Environment {
   // Called once, and only by commands that follow a stream, before they connect: what ends them.
   std::function<std::stop_token()> interrupt;
   std::istream* in = &std::cin;  // standard input
+  bool err_terminal = false;     // err is a terminal
 };
 
 // Runs the command line and returns the exit code (see ExitCode in client.h). Reads SCALEWATCH_SERVER and NO_COLOR.

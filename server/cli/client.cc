@@ -4,6 +4,8 @@
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
+#include <string_view>
+#include <utility>
 
 #include "scalewatch/v1/alerts.grpc.pb.h"
 #include "scalewatch/v1/history.grpc.pb.h"
@@ -29,16 +31,32 @@ std::shared_ptr<grpc::Channel> connect(const std::string& server) {
   return grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(), arguments);
 }
 
+constexpr const char* kOtherPort =
+    "pass scalewatchd's gRPC address as --server HOST:PORT (its --listen, port 7462 unless set; not its --http)";
+
+// What took the connection and spoke no gRPC, from gRPC's own words for how the connection failed; empty when nobody did.
+std::string who_answers(const std::string& said) {
+  const auto says = [&](std::string_view words) { return said.find(words) != std::string::npos; };
+  if (says("http1.x")) return "an HTTP/1 server answers, not scalewatchd's gRPC";
+  if (!says("failed to connect")) return {};  // it was one before the connection broke
+  for (const auto* words : {"SETTINGS", "Socket closed", "Connection reset", "HTTP/2", "Endpoint closing", "Broken pipe"}) {
+    if (says(words)) return "something listens, but does not speak gRPC without encryption,";
+  }
+  return {};
+}
+
 }  // namespace
 
 struct Client::Impl {
-  explicit Impl(const std::string& address)
+  Impl(const std::string& address, std::stop_token stop_token)
       : server(address),
+        stop(std::move(stop_token)),
         channel(connect(address)),
         history(v1::History::NewStub(channel)),
         alerts(v1::Alerts::NewStub(channel)) {}
 
   std::string server;
+  std::stop_token stop;
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::History::Stub> history;
   std::unique_ptr<v1::Alerts::Stub> alerts;
@@ -48,7 +66,7 @@ struct Client::Impl {
     const std::string where = text::escape(server);
     switch (status.error_code()) {
       case grpc::StatusCode::NOT_FOUND:
-        throw CallError(said, kExitNothing);
+        throw CallError(said, kExitNothing, true);
       case grpc::StatusCode::INVALID_ARGUMENT:
         throw CallError(said, kExitUsage);
       case grpc::StatusCode::FAILED_PRECONDITION:
@@ -66,6 +84,9 @@ struct Client::Impl {
       case grpc::StatusCode::UNAVAILABLE:
         // Two things look alike: nobody is there, or scalewatchd says that it can't just now.
         if (channel->GetState(false) != GRPC_CHANNEL_READY) {
+          if (const auto met = who_answers(status.error_message()); !met.empty()) {
+            throw CallError(fmt::format("{} at {}: {}", met, where, kOtherPort), kExitNothing);
+          }
           throw CallError(fmt::format("no scalewatchd at {}: start one with `scalewatchd`, or pass --server HOST:PORT (or set "
                                       "SCALEWATCH_SERVER)",
                                       where),
@@ -84,6 +105,7 @@ struct Client::Impl {
                 const Request& request) {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + kDeadline);
+    const std::stop_callback cancel(stop, [&] { context.TryCancel(); });
     Response response;
     const auto status = (stub.*method)(&context, request, &response);
     if (!status.ok()) fail(status);
@@ -91,20 +113,20 @@ struct Client::Impl {
   }
 
   template <class Response, class Open>
-  void stream(const std::stop_token& stop, const Open& open, const std::function<void(const Response&)>& visit) {
+  void stream(const std::stop_token& stopped, const Open& open, const std::function<void(const Response&)>& visit) {
     grpc::ClientContext context;
-    const std::stop_callback cancel(stop, [&] { context.TryCancel(); });
+    const std::stop_callback cancel(stopped, [&] { context.TryCancel(); });
     const auto reader = open(context);
     Response response;
     while (reader->Read(&response)) {
-      if (!stop.stop_requested()) visit(response);
+      if (!stopped.stop_requested()) visit(response);
     }
     const auto status = reader->Finish();
-    if (!status.ok() && !stop.stop_requested()) fail(status);
+    if (!status.ok() && !stopped.stop_requested()) fail(status);
   }
 };
 
-Client::Client(const std::string& server) : impl_(std::make_unique<Impl>(server)) {}
+Client::Client(const std::string& server, std::stop_token stop) : impl_(std::make_unique<Impl>(server, std::move(stop))) {}
 Client::~Client() = default;
 
 v1::ListRunsResponse Client::list_runs(const v1::ListRunsRequest& request) {
@@ -119,6 +141,9 @@ v1::ListTensorsResponse Client::list_tensors(const v1::ListTensorsRequest& reque
 v1::GetTensorHistoryResponse Client::get_tensor_history(const v1::GetTensorHistoryRequest& request) {
   return impl_->call(*impl_->history, &v1::History::Stub::GetTensorHistory, request);
 }
+v1::GetAttemptResponse Client::get_attempt(const v1::GetAttemptRequest& request) {
+  return impl_->call(*impl_->history, &v1::History::Stub::GetAttempt, request);
+}
 v1::TopTensorsResponse Client::top_tensors(const v1::TopTensorsRequest& request) {
   return impl_->call(*impl_->history, &v1::History::Stub::TopTensors, request);
 }
@@ -130,6 +155,13 @@ v1::ListAlertsResponse Client::list_alerts(const v1::ListAlertsRequest& request)
 }
 v1::AcknowledgeAlertResponse Client::acknowledge_alert(const v1::AcknowledgeAlertRequest& request) {
   return impl_->call(*impl_->alerts, &v1::Alerts::Stub::AcknowledgeAlert, request);
+}
+
+std::shared_ptr<grpc::Channel> Client::channel() const {
+  return impl_->channel;
+}
+void Client::fail(const grpc::Status& status) const {
+  impl_->fail(status);
 }
 
 void Client::tail_run(const v1::TailRunRequest& request, const std::stop_token& stop,

@@ -10,6 +10,11 @@
 #include "scalewatch/v1/alerts.pb.h"
 #include "scalewatch/v1/history.pb.h"
 
+namespace grpc {
+class Channel;
+class Status;
+}  // namespace grpc
+
 namespace scalewatch::cli {
 
 // Exit codes of every command.
@@ -24,18 +29,22 @@ enum ExitCode : int {
 // A call failed. The message is for people and safe to print: what is wrong and what to do.
 class CallError : public std::runtime_error {
  public:
-  CallError(const std::string& message, ExitCode exit_code) : std::runtime_error(message), exit_code_(exit_code) {}
+  CallError(const std::string& message, ExitCode exit_code, bool not_found = false)
+      : std::runtime_error(message), exit_code_(exit_code), not_found_(not_found) {}
   [[nodiscard]] ExitCode exit_code() const { return exit_code_; }
+  // The server knows no such run, tensor, attempt or alert.
+  [[nodiscard]] bool not_found() const { return not_found_; }
 
  private:
   ExitCode exit_code_;
+  bool not_found_;
 };
 
 // Every call waits at most 10 s (streams: until they are stopped) and throws CallError. Thread-safe.
 class Client {
  public:
-  // `server` is HOST:PORT. Connects on the first call.
-  explicit Client(const std::string& server);
+  // `server` is HOST:PORT. Connects on the first call. A request to stop ends calls that wait.
+  explicit Client(const std::string& server, std::stop_token stop = {});
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
@@ -44,10 +53,16 @@ class Client {
   v1::GetRunResponse get_run(const v1::GetRunRequest& request);
   v1::ListTensorsResponse list_tensors(const v1::ListTensorsRequest& request);
   v1::GetTensorHistoryResponse get_tensor_history(const v1::GetTensorHistoryRequest& request);
+  v1::GetAttemptResponse get_attempt(const v1::GetAttemptRequest& request);
   v1::TopTensorsResponse top_tensors(const v1::TopTensorsRequest& request);
   v1::GetScalerHistoryResponse get_scaler_history(const v1::GetScalerHistoryRequest& request);
   v1::ListAlertsResponse list_alerts(const v1::ListAlertsRequest& request);
   v1::AcknowledgeAlertResponse acknowledge_alert(const v1::AcknowledgeAlertRequest& request);
+
+  // For streams of their own.
+  [[nodiscard]] std::shared_ptr<grpc::Channel> channel() const;
+  // Throws what a call throws that ended so.
+  [[noreturn]] void fail(const grpc::Status& status) const;
 
   // Calls `visit` for every event until the stream ends or `stop` is requested; both return normally.
   void tail_run(const v1::TailRunRequest& request, const std::stop_token& stop,

@@ -42,7 +42,7 @@ Json finding_json(const domain::Finding& finding) {
           {"severity", severity_word(finding.severity)},
           {"first_step", finding.first_step},
           {"last_step", finding.last_step},
-          {"line", nullptr},
+          {"line", finding.line != 0 ? Json(finding.line) : Json(nullptr)},
           {"ranks", finding.ranks},
           {"blamed", blamed ? Json(finding.blame->tensor) : Json(nullptr)},
           {"evidence", std::move(evidence)},
@@ -60,7 +60,7 @@ void print_diagnosis(const domain::Diagnosis& diagnosis, std::span<const text::S
   screen.out << screen.paint(domain::verdict_text(diagnosis.verdict), severity_style(diagnosis.verdict)) << '\n';
   for (const auto& line : text::wrap(Screen::name(diagnosis.headline), screen.width)) screen.out << line << '\n';
   screen.out << '\n'
-             << fmt::format("{} attempts, {} applied, {} skipped ({}), {} partial", text::exact(facts.attempts),
+             << fmt::format("{}, {} applied, {} skipped ({}), {} partial", text::plural(facts.attempts, "attempt"),
                             text::exact(facts.applied), text::exact(facts.skipped),
                             text::percent(static_cast<double>(facts.skipped), static_cast<double>(facts.attempts)),
                             text::exact(facts.partial))
@@ -77,6 +77,10 @@ void print_diagnosis(const domain::Diagnosis& diagnosis, std::span<const text::S
     screen.out << '\n';
     print_finding(finding, Detail::kFull, screen, &said);
   }
+}
+
+std::string finding_json_line(const domain::Finding& finding) {
+  return finding_json(finding).dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
 std::string diagnosis_json(const domain::Diagnosis& diagnosis, std::string_view format) {

@@ -17,6 +17,8 @@
 namespace scalewatch::cli {
 
 void print_diagnosis(const domain::Diagnosis& diagnosis, std::span<const text::ScaleSample> scale, const Screen& screen);
+// One of its findings, on one line.
+std::string finding_json_line(const domain::Finding& finding);
 std::string diagnosis_json(const domain::Diagnosis& diagnosis, std::string_view format);
 
 }  // namespace scalewatch::cli

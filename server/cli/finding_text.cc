@@ -26,11 +26,11 @@ std::string words_of(std::string name) {
   return name;
 }
 
-std::string evidence_text(const domain::Evidence& evidence) {
-  std::string out = words_of(Screen::name(evidence.name)) + " " + number(evidence.value);
-  if (!evidence.unit.empty()) out += " " + Screen::name(evidence.unit);
-  if (evidence.limit) out += fmt::format(" (limit {})", number(*evidence.limit));
-  return out;
+// "attempts", or "attempt" beside a 1; units of one letter stay as they are.
+std::string unit_of(const domain::Evidence& evidence) {
+  std::string unit = Screen::name(evidence.unit);
+  if (evidence.value == 1 && unit.size() > 2 && unit.back() == 's') unit.pop_back();
+  return unit;
 }
 
 // A label and, beside it, text over as many lines as it needs.
@@ -46,7 +46,8 @@ void print_blame(const domain::Blame& blame, Detail detail, const Screen& screen
   print_block("where", blame_text(blame), screen);
   if (detail == Detail::kBrief) return;
   if (blame.tensors_non_finite > 1) {
-    print_block("", fmt::format("{} tensors were non-finite at step {}", blame.tensors_non_finite, blame.step), screen);
+    print_block("", fmt::format("{} tensors were non-finite at step {}", text::exact(blame.tensors_non_finite), blame.step),
+                screen);
   }
   if (blame.first_bad_micro.value_or(0) > 0) {  // the first is where anything begins
     print_block("", fmt::format("it went bad in micro-batch {} first (counted from 0)", *blame.first_bad_micro), screen);
@@ -65,6 +66,13 @@ std::string confidence_text(double confidence) {
 }
 
 }  // namespace
+
+std::string evidence_text(const domain::Evidence& evidence) {
+  std::string out = words_of(Screen::name(evidence.name)) + " " + number(evidence.value);
+  if (!evidence.unit.empty()) out += " " + unit_of(evidence);
+  if (evidence.limit) out += fmt::format(" (limit {})", number(*evidence.limit));
+  return out;
+}
 
 std::string ranks_text(std::span<const domain::Rank> ranks) {
   std::string out;
@@ -85,6 +93,11 @@ std::string when_text(const domain::Finding& finding) {
     return first == last ? fmt::format("{} {}", one, first) : fmt::format("{}s {}-{}", one, first, last);
   };
   std::string steps = range("step", finding.first_step, finding.last_step);
+  // A log's reader looks for the line.
+  if (finding.line != 0) {
+    return fmt::format("{}line {} ({})", finding.segment > 1 ? fmt::format("run {}, ", finding.segment) : "", finding.line,
+                       steps);
+  }
   if (finding.first_attempt == 0) return steps;
   return fmt::format("{} ({})", range("attempt", finding.first_attempt, finding.last_attempt), steps);
 }

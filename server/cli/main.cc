@@ -34,5 +34,5 @@ int main(int argc, char** argv) {
   return scalewatch::cli::run(
       argc, argv,
       {std::cout, std::cerr, shows_colors(), columns(), std::chrono::duration_cast<std::chrono::milliseconds>(now).count(),
-       [&] { return interrupt.emplace().token(); }});
+       [&] { return interrupt.emplace().token(); }, &std::cin, isatty(STDERR_FILENO) == 1});
 }

@@ -16,8 +16,9 @@ struct GlobalOptions {
   std::optional<int> width;  // columns; 0 = no limit
 };
 
-// Attempts of the newest segment, both ends inclusive; 0 = open.
+// Attempts of one segment, both ends inclusive; 0 = open.
 struct RangeOptions {
+  std::uint32_t segment = 0;  // 0 = newest
   std::uint64_t first = 0;
   std::uint64_t last = 0;
 };
@@ -66,9 +67,11 @@ struct TopOptions {
 };
 
 struct AlertsOptions {
-  std::string run;           // empty: all
-  std::string min_severity;  // empty: all
-  bool all = false;          // resolved ones too
+  std::string run;                  // empty: all
+  std::string min_severity;         // empty: all
+  std::vector<std::string> states;  // empty: all but resolved
+  std::string rule;                 // empty: all
+  bool all = false;                 // resolved ones too
   std::uint32_t limit = 1000;
 };
 
@@ -82,6 +85,65 @@ struct TailOptions {
   std::string run;
 };
 
+struct AttemptOptions {
+  std::string run;
+  std::uint64_t attempt = 0;  // 0 = newest
+  std::uint32_t segment = 0;  // 0 = newest
+  std::optional<std::uint32_t> rank;
+  bool bad = false;  // only tensors that are non-finite
+};
+
+struct HeatmapOptions {
+  std::string run;
+  std::string name;  // part of the name
+  std::string role;  // empty: all
+  std::optional<std::uint32_t> rank;
+  RangeOptions range;
+  std::string stat = "absmax";
+  std::uint32_t limit = 40;
+};
+
+struct ExportOptions {
+  std::string run;
+  std::string what = "tensors";
+  std::string format = "csv";
+  std::string name;  // part of the name
+  std::string role;  // empty: all
+  std::optional<std::uint32_t> rank;
+  RangeOptions range;
+};
+
+struct ReportOptions {
+  std::string run;
+};
+
+struct ChecklistOptions {
+  std::string what;  // a file that exists, or a run
+};
+
+struct WatchOptions {
+  std::string name;          // part of the name
+  std::string min_severity;  // empty: all
+  double interval_s = 2;
+  std::uint32_t count = 0;  // frames; 0 = until interrupted
+};
+
+struct CompareOptions {
+  std::string run_a;
+  std::string run_b;
+  std::uint64_t first = 0;
+  std::uint64_t last = 0;
+  double octaves = 1;
+  std::uint32_t limit = 20;
+};
+
+struct WhatIfOptions {
+  std::string run;
+  std::uint32_t scaler = 0;
+  std::string policy;                 // empty: the one that ran
+  std::vector<std::string> settings;  // key=value
+};
+
 struct ReplayOptions {
   std::string trace;                  // path; "-" = standard input
   std::string policy;                 // empty: as the trace says
@@ -90,7 +152,17 @@ struct ReplayOptions {
 };
 
 struct DoctorOptions {
-  std::string run;
+  std::string run;                 // of a server; empty: files
+  std::vector<std::string> files;  // "-" = standard input
+  std::string format;              // empty: found by itself
+  bool follow = false;
+};
+
+struct ImportOptions {
+  std::string file;    // "-" = standard input
+  std::string run;     // name that it gets
+  std::string format;  // empty: found by itself
+  bool follow = false;
 };
 
 }  // namespace scalewatch::cli

@@ -17,6 +17,10 @@ struct Screen {
   bool ascii = false;       // plots without Unicode
   bool json = false;        // machine-readable output in place of text
   std::int64_t now_ms = 0;  // Unix milliseconds that ages are told against
+  // Where a word beside the output goes (progress, a summary of what was written); null: nowhere.
+  std::ostream* err = nullptr;
+  bool err_terminal = false;  // err is a terminal: lines may be overwritten
+  bool terminal = false;      // out is a terminal that obeys control sequences
 
   [[nodiscard]] std::string paint(std::string_view text, text::Style style) const { return text::paint(text, style, color); }
   // A name of somebody else's making, safe to print.

@@ -120,6 +120,11 @@ v1::Severity parse_severity(std::string_view word) {
   return static_cast<v1::Severity>(index_of(severity_choices(), word));
 }
 
+const std::vector<std::string>& state_choices() {
+  static const std::vector<std::string> kWords{"pending", "firing", "acknowledged", "silenced", "resolved"};
+  return kWords;
+}
+
 const std::vector<std::string>& role_choices() {
   static const std::vector<std::string> kWords{"gradient",        "parameter", "activation", "activation_gradient",
                                                "optimizer_state", "buffer"};
@@ -130,7 +135,7 @@ v1::Role parse_role(std::string_view word) {
 }
 
 const std::vector<std::string>& by_choices() {
-  static const std::vector<std::string> kWords{"headroom", "absmax", "underflow", "nonfinite", "norm"};
+  static const std::vector<std::string> kWords{"headroom", "absmax", "underflow", "nan", "norm"};
   return kWords;
 }
 v1::TopTensorsRequest::By parse_by(std::string_view word) {

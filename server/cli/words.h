@@ -34,6 +34,8 @@ text::Style status_style(v1::RunStatus status);
 // What options accept, and what it means; the empty word means unspecified.
 const std::vector<std::string>& severity_choices();
 v1::Severity parse_severity(std::string_view word);
+// In the order of the wire's numbers, from 1: "pending", "firing", ...
+const std::vector<std::string>& state_choices();
 const std::vector<std::string>& role_choices();
 v1::Role parse_role(std::string_view word);
 const std::vector<std::string>& by_choices();

@@ -44,17 +44,8 @@ std::string labels_fault(const v1::Hello& hello) {
 }
 
 std::string scalers_fault(const v1::Hello& hello) {
-  if (hello.scalers_size() > kMaxScalers) return fmt::format("more than {} scalers", kMaxScalers);
+  if (auto fault = scaler_infos_fault(hello.scalers()); !fault.empty()) return fault;
   if (hello.optimizers_size() > kMaxOptimizers) return fmt::format("more than {} optimizers", kMaxOptimizers);
-  for (const auto& scaler : hello.scalers()) {
-    if (auto fault = name_fault(scaler.name(), kMaxTextBytes); !fault.empty()) return "scaler name " + fault;
-    if (auto fault = name_fault(scaler.policy(), kMaxTextBytes); !fault.empty()) return "scaler policy " + fault;
-    if (scaler.parameters().size() > kMaxParameters) return fmt::format("more than {} parameters of a scaler", kMaxParameters);
-    for (const auto& [name, value] : scaler.parameters()) {
-      if (!is_label_name(name)) return fmt::format("scaler parameter '{}': a name is [a-zA-Z_][a-zA-Z0-9_]*", shown(name));
-      if (!std::isfinite(value)) return fmt::format("scaler parameter '{}' is not finite", name);
-    }
-  }
   for (const auto& optimizer : hello.optimizers()) {
     if (auto fault = name_fault(optimizer.name(), kMaxTextBytes); !fault.empty()) return "optimizer name " + fault;
     if (auto fault = text_fault("optimizer class", optimizer.class_name()); !fault.empty()) return fault;
@@ -94,6 +85,20 @@ domain::TensorInfo to_domain(const v1::TensorInfo& info) {
 
 }  // namespace
 
+std::string scaler_infos_fault(const google::protobuf::RepeatedPtrField<v1::ScalerInfo>& scalers) {
+  if (scalers.size() > kMaxScalers) return fmt::format("more than {} scalers", kMaxScalers);
+  for (const auto& scaler : scalers) {
+    if (auto fault = name_fault(scaler.name(), kMaxTextBytes); !fault.empty()) return "scaler name " + fault;
+    if (auto fault = name_fault(scaler.policy(), kMaxTextBytes); !fault.empty()) return "scaler policy " + fault;
+    if (scaler.parameters().size() > kMaxParameters) return fmt::format("more than {} parameters of a scaler", kMaxParameters);
+    for (const auto& [name, value] : scaler.parameters()) {
+      if (!is_label_name(name)) return fmt::format("scaler parameter '{}': a name is [a-zA-Z_][a-zA-Z0-9_]*", shown(name));
+      if (!std::isfinite(value)) return fmt::format("scaler parameter '{}' is not finite", name);
+    }
+  }
+  return {};
+}
+
 std::string hello_fault(const v1::Hello& hello, std::uint32_t max_ranks) {
   if (hello.protocol_version() == 0) return "protocol_version is missing: this server speaks 1";
   if (auto fault = name_fault(hello.run(), kMaxRunNameBytes); !fault.empty())
@@ -117,6 +122,10 @@ std::string hello_fault(const v1::Hello& hello, std::uint32_t max_ranks) {
   return scalers_fault(hello);
 }
 
+domain::ScalerInfo to_domain(const v1::ScalerInfo& scaler) {
+  return {scaler.name(), scaler.policy(), {scaler.parameters().begin(), scaler.parameters().end()}};
+}
+
 Incarnation incarnation_of(const v1::Hello& hello) {
   Incarnation out{};
   std::copy_n(hello.incarnation().begin(), out.size(), out.begin());
@@ -133,10 +142,9 @@ domain::RankJoined to_rank_joined(const v1::Hello& hello, domain::TimeMs now) {
                          .compute_dtype = static_cast<DType>(hello.compute_dtype()),
                          .scalers = {},
                          .optimizers = {},
-                         .now = now};
-  for (const auto& scaler : hello.scalers()) {
-    out.scalers.push_back({scaler.name(), scaler.policy(), {scaler.parameters().begin(), scaler.parameters().end()}});
-  }
+                         .now = now,
+                         .from_log = hello.from_log()};
+  for (const auto& scaler : hello.scalers()) out.scalers.push_back(to_domain(scaler));
   for (const auto& optimizer : hello.optimizers()) {
     domain::OptimizerInfo info{optimizer.name(), optimizer.class_name(), optimizer.scaler(), {}, optimizer.fused()};
     if (optimizer.has_lr()) info.lr = optimizer.lr();

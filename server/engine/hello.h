@@ -16,7 +16,11 @@ inline constexpr std::uint32_t kProtocolVersion = 1;  // newest that this server
 // What is wrong with a Hello and what to do; empty when it is valid.
 std::string hello_fault(const v1::Hello& hello, std::uint32_t max_ranks);
 
-// Only for a Hello without a fault.
+// The same of scalers that are named later.
+std::string scaler_infos_fault(const google::protobuf::RepeatedPtrField<v1::ScalerInfo>& scalers);
+
+// Only for what is without a fault.
+domain::ScalerInfo to_domain(const v1::ScalerInfo& scaler);
 Incarnation incarnation_of(const v1::Hello& hello);
 domain::RankJoined to_rank_joined(const v1::Hello& hello, domain::TimeMs now);
 

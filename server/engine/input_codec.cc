@@ -40,6 +40,7 @@ struct Encoder {
              {"now", in.now},
              {"scalers", json::array()},
              {"optimizers", json::array()}};
+    if (in.from_log) out["from_log"] = true;
     for (const auto& scaler : in.scalers) out["scalers"].push_back(encode(scaler));
     for (const auto& optimizer : in.optimizers) out["optimizers"].push_back(encode(optimizer));
     return out;
@@ -86,6 +87,7 @@ domain::RankJoined decode_joined(const json& in) {
   in.at("framework").get_to(out.framework);
   out.compute_dtype = static_cast<DType>(in.at("compute_dtype").get<int>());
   in.at("now").get_to(out.now);
+  out.from_log = in.value("from_log", false);
   for (const auto& scaler : in.at("scalers")) {
     out.scalers.push_back({scaler.at("name"), scaler.at("policy"), scaler.at("parameters")});
   }

@@ -18,7 +18,9 @@ constexpr std::uint64_t kMaxAttempt = 1ULL << 48;
 constexpr int kMaxMisuse = 64;
 constexpr int kMaxScalerObservations = 64;
 constexpr int kMaxBlocks = 131'072;  // each tensor of a large model may have a scale of its own
+constexpr int kMaxLogTensors = 256;
 constexpr std::size_t kMaxKindBytes = 64;
+constexpr std::size_t kMaxNameBytes = 512;
 constexpr std::size_t kMaxDetailBytes = 1024;
 constexpr int kMaxExponents = 277;  // -149 to 127
 
@@ -105,11 +107,25 @@ std::string block_fault(const v1::RecordBlock& block, const domain::TensorTable&
   return {};
 }
 
+std::string log_fault(const v1::FromLog& log, std::uint64_t attempt) {
+  if (auto fault = scaler_infos_fault(log.scalers()); !fault.empty()) return fault;
+  if (log.applied_before() >= attempt) return fmt::format("{} attempts before attempt {}", log.applied_before(), attempt);
+  if (log.tensors_size() > kMaxLogTensors) return fmt::format("more than {} tensors of a log", kMaxLogTensors);
+  if (log.differences_size() > kMaxMisuse) return fmt::format("more than {} differences", kMaxMisuse);
+  for (const auto& tensor : log.tensors()) {
+    if (tensor.role() < v1::ROLE_GRADIENT || tensor.role() > v1::ROLE_BUFFER)
+      return fmt::format("role {} is unknown", static_cast<int>(tensor.role()));
+  }
+  return {};
+}
+
 std::string scalers_fault(const v1::Report& report, const v1::Hello& hello) {
   if (report.scalers_size() > kMaxScalerObservations)
     return fmt::format("more than {} scaler observations", kMaxScalerObservations);
   for (const auto& scaler : report.scalers()) {
-    if (scaler.scaler() >= static_cast<std::uint32_t>(hello.scalers_size())) {
+    // Those of a log show one after the other.
+    const auto known = report.has_from_log() ? kMaxScalerObservations : hello.scalers_size();
+    if (scaler.scaler() >= static_cast<std::uint32_t>(known)) {
       return fmt::format("scaler {}: Hello named {}", scaler.scaler(), hello.scalers_size());
     }
     if (scaler.optimizers_size() > std::max(1, hello.optimizers_size()))
@@ -178,6 +194,8 @@ std::string report_fault(const v1::Report& report, const v1::Hello& hello, const
     return fmt::format("attempt {} is not within 1 to 2^48", report.attempt());
   if (report.blocks_size() > kMaxBlocks) return fmt::format("more than {} blocks", kMaxBlocks);
   if (report.misuse_size() > kMaxMisuse) return fmt::format("more than {} misuse events", kMaxMisuse);
+  if (report.has_from_log() && !hello.from_log()) return "from_log: Hello did not say that the run is read from a log";
+  if (auto fault = log_fault(report.from_log(), report.attempt()); !fault.empty()) return "from_log: " + fault;
   for (int i = 0; i < report.blocks_size(); ++i) {
     if (auto fault = block_fault(report.blocks(i), table); !fault.empty()) return fmt::format("block {}: {}", i, fault);
   }
@@ -239,6 +257,58 @@ domain::AttemptDigest digest_of(const v1::Report& report, domain::Rank rank, dom
   if (report.statistics_lost() != v1::LOSS_CAUSE_UNSPECIFIED) out.statistics_lost = loss_cause(report.statistics_lost());
   if (report.has_input_non_finite()) out.input_non_finite = report.input_non_finite();
   return out;
+}
+
+void add_log(const v1::Report& report, domain::AttemptDigest& digest) {
+  if (!report.has_from_log()) return;
+  const v1::FromLog& log = report.from_log();
+  for (const auto& scaler : log.scalers()) digest.declared.push_back(to_domain(scaler));
+  for (domain::ScalerObservation& seen : digest.scalers) {
+    seen.applied_before = log.applied_before();
+    if (seen.scaler == log.fatal_scaler()) seen.fatal = clipped(log.fatal(), kMaxDetailBytes);
+  }
+  if (log.has_accuracy()) digest.accuracy = log.accuracy();
+  digest.outcome_counted = log.outcome_counted();
+  for (const auto& difference : log.differences()) {
+    domain::RankDifference& to = digest.rank_differences.emplace_back();
+    to.what = clipped(difference.what(), kMaxKindBytes);
+    to.tensor = clipped(difference.tensor(), kMaxNameBytes);
+    if (difference.has_first()) to.first = difference.first();
+    if (difference.has_other()) to.other = difference.other();
+    if (difference.has_first_value()) to.first_value = difference.first_value();
+    if (difference.has_other_value()) to.other_value = difference.other_value();
+    to.detail = clipped(difference.detail(), kMaxDetailBytes);
+  }
+  if (log.tensors().empty()) return;
+  auto table = std::make_shared<domain::TensorTable>();
+  domain::TensorFaults low;
+  low.rule = domain::TensorRule::kLowHeadroom;
+  low.since = digest.attempt;
+  low.since_step = digest.step;
+  for (const auto& tensor : log.tensors()) {
+    domain::TensorInfo info;
+    info.name = clipped(tensor.name(), kMaxNameBytes);
+    info.role = static_cast<Role>(tensor.role());
+    info.forward_index = tensor.forward_index();
+    if (tensor.nan() || tensor.inf()) {
+      domain::NonFiniteTensor& bad = digest.non_finite.emplace_back();
+      bad.id = static_cast<std::uint32_t>(table->size());
+      bad.nan = tensor.nan() ? 1 : 0;
+      bad.pos_inf = tensor.inf() ? 1 : 0;
+      digest.observed_gradients |= info.role == Role::kGradient;
+      digest.observed_activations |= info.role == Role::kActivation;
+      digest.observed_activation_gradients |= info.role == Role::kActivationGradient;
+      digest.observed_parameters |= info.role == Role::kParameter;
+    } else if (tensor.octaves_beyond() > 0) {
+      ++low.tensors;
+      if (low.worst.size() < domain::TensorFaults::kMaxWorst)
+        low.worst.push_back({info.name, info.role, tensor.octaves_beyond()});
+    }
+    table->push_back(std::move(info));
+  }
+  digest.non_finite_total = static_cast<std::uint32_t>(digest.non_finite.size());
+  if (low.tensors > 0) digest.tensor_faults.push_back(std::move(low));
+  digest.table = std::move(table);
 }
 
 ReportRow row_of(const v1::Report& report) {

@@ -24,6 +24,9 @@ std::vector<domain::RecordColumns> columns_of(const v1::Report& report);
 domain::AttemptDigest digest_of(const v1::Report& report, domain::Rank rank, domain::Attempt attempt, domain::TimeMs now,
                                 std::shared_ptr<const domain::TensorTable> table);
 
+// What only a log tells, once the rank's state was folded into the digest. Its tensors have a table of their own.
+void add_log(const v1::Report& report, domain::AttemptDigest& digest);
+
 // The row to store, less run, stream and pos.
 ReportRow row_of(const v1::Report& report);
 

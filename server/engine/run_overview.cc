@@ -5,6 +5,7 @@
 #include "server/domain/text.h"
 #include "server/engine/finding_codec.h"
 #include "server/engine/run.h"
+#include "server/engine/text.h"
 
 namespace scalewatch::engine {
 
@@ -35,6 +36,11 @@ void fill(const v1::ClientStats& from, v1::RankSummary& to) {
   to.set_buffered_bytes(from.buffered_bytes());
   to.set_spooled_bytes(from.spooled_bytes());
   to.set_misuse_dropped(from.misuse_dropped());
+  to.set_cuda_driver_calls(from.cuda_driver_calls());
+  to.set_gpu_ns(from.gpu_ns());
+  for (const v1::DeviceFault& fault : from.device_faults()) {
+    *to.add_device_faults() = "GPU " + std::to_string(fault.device()) + ": " + clipped(fault.detail(), 200);
+  }
 }
 
 void fill(const std::vector<domain::LossView>& from, v1::RankSummary& to) {

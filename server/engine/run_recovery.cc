@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kStateVersion = 2;  // 2: the domain's losses by cause
+constexpr int kStateVersion = 3;  // 2: the domain's losses by cause; 3: what logs say, advice made when it is looked at
 
 json binary(const std::string& bytes) {
   return json::binary({bytes.begin(), bytes.end()});
@@ -166,6 +166,7 @@ void Run::replay_report(const ReportRow& row, std::uint64_t folded_pos, const Sl
   if (row.seq <= slot.saved.seq) return;
   auto digest = digest_of(report, row.rank, row.attempt, row.time_ms, slot.table);
   slot.state.fold(columns_of(report), digest);
+  add_log(report, digest);
   if (!row.retrospective) slot.last_attempt = std::max(slot.last_attempt, report.attempt());
   if (report.has_client()) slot.client = report.client();
   if (row.pos <= folded_pos) return;

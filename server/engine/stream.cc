@@ -180,7 +180,8 @@ Stream::Next StreamImpl::on_report(v1::Report& report) {
     }
     // Attempts that were lost have been announced, one seq each.
     const std::uint64_t most = slot_->last_attempt + std::max(kMaxAttemptJump, seq - slot_->last_attempt_seq);
-    if (fault.empty() && report.attempt() > most) {
+    // A log that begins in the middle begins anywhere.
+    if (fault.empty() && report.attempt() > most && !report.has_from_log()) {
       // Taken, it would make every true attempt after it come too late, or stretch history beyond them.
       fault = "attempt " + std::to_string(report.attempt()) + " is too far after " + std::to_string(slot_->last_attempt);
     }
@@ -193,6 +194,7 @@ Stream::Next StreamImpl::on_report(v1::Report& report) {
     taken.digest =
         digest_of(report, slot_->rank, report.attempt() + slot_->attempt_base, host_.clock().wall_ms(), slot_->table);
     slot_->state.fold(columns_of(report), taken.digest);
+    add_log(report, taken.digest);
     if (slot_->want_state.exchange(false)) taken.rank_state = slot_->state.save();
   }
   if (report.has_client()) taken.client = report.client();

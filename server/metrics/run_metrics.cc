@@ -87,6 +87,12 @@ class RunFamilies {
                                           "Time of passes over host data; all ranks, starts again with a client.")),
         client_seconds_(families.counter("scalewatch_client_thread_seconds_total",
                                          "Processor time of the clients' own threads; all ranks, starts again with a client.")),
+        gpu_seconds_(families.counter("scalewatch_client_gpu_seconds_total",
+                                      "GPU time of the clients' kernels; all ranks, starts again with a client.")),
+        driver_calls_(
+            families.counter("scalewatch_client_cuda_driver_calls_total",
+                             "Calls of CUDA's driver that monitoring made on the trainers' threads; all ranks, starts "
+                             "again with a client.")),
         buffered_(families.gauge("scalewatch_client_buffered_bytes", "Held in memory by the run's clients for resending.")),
         spooled_(families.gauge("scalewatch_client_spooled_bytes", "Held on disk by the run's clients for resending.")),
         findings_(families.gauge("scalewatch_findings_open", "Open findings of the run, by severity.")),
@@ -135,6 +141,8 @@ class RunFamilies {
     std::uint64_t trainer_ns = 0;
     std::uint64_t measure_ns = 0;
     std::uint64_t client_ns = 0;
+    std::uint64_t gpu_ns = 0;
+    std::uint64_t driver_calls = 0;
     std::uint64_t buffered = 0;
     std::uint64_t spooled = 0;
     for (const v1::RankSummary& rank : overview.ranks()) {
@@ -145,6 +153,8 @@ class RunFamilies {
       trainer_ns += rank.trainer_thread_ns();
       measure_ns += rank.measure_ns();
       client_ns += rank.client_thread_ns();
+      gpu_ns += rank.gpu_ns();
+      driver_calls += rank.cuda_driver_calls();
       buffered += rank.buffered_bytes();
       spooled += rank.spooled_bytes();
     }
@@ -155,6 +165,8 @@ class RunFamilies {
     trainer_seconds_.add({{"run", name}}, static_cast<double>(trainer_ns) * 1e-9);
     measure_seconds_.add({{"run", name}}, static_cast<double>(measure_ns) * 1e-9);
     client_seconds_.add({{"run", name}}, static_cast<double>(client_ns) * 1e-9);
+    gpu_seconds_.add({{"run", name}}, static_cast<double>(gpu_ns) * 1e-9);
+    driver_calls_.add({{"run", name}}, static_cast<double>(driver_calls));
     buffered_.add({{"run", name}}, static_cast<double>(buffered));
     spooled_.add({{"run", name}}, static_cast<double>(spooled));
   }
@@ -216,6 +228,8 @@ class RunFamilies {
   Family& trainer_seconds_;
   Family& measure_seconds_;
   Family& client_seconds_;
+  Family& gpu_seconds_;
+  Family& driver_calls_;
   Family& buffered_;
   Family& spooled_;
   Family& findings_;

@@ -23,7 +23,8 @@ class Lifetime(Case):
             return not rank.get("connected") and int(told["run"].get("attempts", 0)) >= attempts and told
 
         told = wait_for("the trainer to be gone", gone, timeout=30)  # its silence alone would take a minute
-        self.assertEqual(bool(told["ranks"][0].get("said_goodbye")), goodbye)
+        if goodbye is not None:
+            self.assertEqual(bool(told["ranks"][0].get("said_goodbye")), goodbye)
         self.assertEqual(int(told["run"].get("lost_reports", 0)), 0)
         self.assertEqual([run["name"] for run in self.scalewatchd.api("runs")["runs"]], ["lifetime"])
 
@@ -35,7 +36,7 @@ class Lifetime(Case):
         out, _ = trainer.communicate("now\n", timeout=60)  # close was given one second
         self.assertEqual((trainer.returncode, out), (0, "timed out\n"))
         self.scalewatchd.process.send_signal(signal.SIGCONT)
-        self.wait_until_gone(1, False)
+        self.wait_until_gone(1, None)  # what lay in the socket may still be read
 
     def test_workers_cost_the_run_nothing(self):
         trainer = self.trainer("fork")

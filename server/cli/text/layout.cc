@@ -149,6 +149,17 @@ std::vector<std::string> wrap(std::string_view text, int width) {
   return lines;
 }
 
+std::vector<std::string> pieces(std::string_view text, int width) {
+  std::vector<std::string> out;
+  while (width > 0 && display_width(text) > width) {
+    const auto bytes = std::max<std::size_t>(1, prefix_bytes(text, width));
+    out.emplace_back(text.substr(0, bytes));
+    text.remove_prefix(bytes);
+  }
+  out.emplace_back(text);
+  return out;
+}
+
 std::string paint(std::string_view text, Style style, bool color) {
   if (!color || style == Style::kPlain || text.empty()) return std::string(text);
   return std::string(code(style)) + std::string(text) + "\x1b[0m";

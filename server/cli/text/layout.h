@@ -23,6 +23,9 @@ std::string pad(std::string_view text, int width, Align align = Align::kLeft);
 // Lines of at most `width` columns, broken at blanks; a longer word keeps its line. A width of 0 or less means one line.
 std::vector<std::string> wrap(std::string_view text, int width);
 
+// The text in pieces of at most `width` columns, broken anywhere. A width of 0 or less means one piece.
+std::vector<std::string> pieces(std::string_view text, int width);
+
 enum class Style : std::uint8_t { kPlain, kBold, kDim, kGood, kNotice, kWarning, kCritical };
 // The text within the style's ANSI colour, or as it is when `color` is false.
 std::string paint(std::string_view text, Style style, bool color);

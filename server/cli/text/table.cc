@@ -1,7 +1,9 @@
 #include "server/cli/text/table.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <set>
 #include <utility>
 
 namespace scalewatch::cli::text {
@@ -54,8 +56,23 @@ void Table::print(std::ostream& out, int width, bool color, bool ascii) const {
     out << line << '\n';
   };
   print_row([&](std::size_t i) { return Cell{columns_[i].header, Style::kDim}; });
+  // What every text of the flexible column is cut to, and the texts behind it.
+  std::map<std::string, std::set<std::string>> behind;
+  const auto flex = static_cast<std::size_t>(flexible - columns_.begin());
+  const auto cut = [&](const std::string& text) { return truncate_middle(text, widths[flex], ascii); };
+  if (flexible != columns_.end()) {
+    for (const auto& row : rows_) behind[cut(row[flex].text)].insert(row[flex].text);
+  }
   for (const auto& row : rows_) {
-    print_row([&](std::size_t i) { return row[i]; });
+    bool own_line = false;
+    if (flexible != columns_.end()) {
+      const auto shown = cut(row[flex].text);
+      own_line = shown != row[flex].text && (flexible->whole || behind.at(shown).size() > 1);
+    }
+    if (own_line) {
+      for (const auto& piece : pieces(row[flex].text, width)) out << paint(piece, row[flex].style, color) << '\n';
+    }
+    print_row([&](std::size_t i) { return own_line && i == flex ? Cell{} : row[i]; });
   }
 }
 

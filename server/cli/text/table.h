@@ -12,7 +12,10 @@ namespace scalewatch::cli::text {
 struct Column {
   std::string header;
   Align align = Align::kLeft;
-  bool flexible = false;  // gives columns away when the table is too wide (its text is cut in the middle)
+  // Gives columns away when the table is too wide: its text is cut in the middle. What would then look like another row's text
+  // stands whole on a line of its own above its row instead.
+  bool flexible = false;
+  bool whole = false;  // a flexible column that is never cut: all long text stands on its own line
 };
 
 struct Cell {

@@ -33,6 +33,10 @@ std::string exact(std::uint64_t value) {
   return digits;
 }
 
+std::string plural(std::uint64_t value, std::string_view word) {
+  return fmt::format("{} {}{}", exact(value), word, value == 1 ? "" : "s");
+}
+
 std::string magnitude(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "Inf" : "-Inf";

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace scalewatch::cli::text {
 
@@ -10,6 +11,8 @@ namespace scalewatch::cli::text {
 std::string count(std::uint64_t value);
 // Every digit, in groups of three: 1,234,567.
 std::string exact(std::uint64_t value);
+// "1 attempt", "1,234 attempts", "2 more ranks": the number, the word, and an s where it is not one.
+std::string plural(std::uint64_t value, std::string_view word);
 // 0.25, 128, 1.0e-07, NaN, Inf, -Inf: at most four significant digits.
 std::string magnitude(double value);
 // 2^16 for powers of two, else as magnitude().

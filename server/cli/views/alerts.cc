@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "server/cli/convert.h"
 #include "server/cli/finding_text.h"
 #include "server/cli/json.h"
@@ -11,6 +13,11 @@
 namespace scalewatch::cli {
 
 namespace {
+
+v1::AlertState parse_state(std::string_view word) {
+  const auto& words = state_choices();
+  return static_cast<v1::AlertState>(std::find(words.begin(), words.end(), word) - words.begin() + 1);
+}
 
 std::string_view state_word(v1::AlertState state) {
   switch (state) {
@@ -33,10 +40,10 @@ std::string_view state_word(v1::AlertState state) {
 void print_undelivered(const v1::Alert& alert, const Screen& screen) {
   for (const auto& delivery : alert.deliveries()) {
     if (delivery.delivered() || delivery.tries() == 0) continue;
-    screen.out << screen.paint(
-                      fmt::format("  not delivered to {} ({}, {} tries): {}", Screen::name(delivery.sink()),
-                                  Screen::name(delivery.transition()), delivery.tries(), Screen::name(delivery.last_error())),
-                      text::Style::kWarning)
+    screen.out << screen.paint(fmt::format("  not delivered to {} ({}, {} {}): {}", Screen::name(delivery.sink()),
+                                           Screen::name(delivery.transition()), delivery.tries(),
+                                           delivery.tries() == 1 ? "try" : "tries", Screen::name(delivery.last_error())),
+                               text::Style::kWarning)
                << '\n';
   }
 }
@@ -65,17 +72,28 @@ void list_alerts(Client& client, const AlertsOptions& options, const Screen& scr
   v1::ListAlertsRequest request;
   request.set_run(options.run);
   request.set_min_severity(parse_severity(options.min_severity));
-  if (options.all) {
+  for (const auto& state : options.states) request.add_states(parse_state(state));
+  if (options.all && options.states.empty()) {
     for (int state = v1::ALERT_STATE_PENDING; state <= v1::ALERT_STATE_RESOLVED; ++state) {
       request.add_states(static_cast<v1::AlertState>(state));
     }
   }
-  const auto response = read_pages<v1::ListAlertsResponse>(
+  auto response = read_pages<v1::ListAlertsResponse>(
       request, options.limit, [&](const v1::ListAlertsRequest& r) { return client.list_alerts(r); },
       [](v1::ListAlertsResponse& r) { return r.mutable_alerts(); });
+  if (!options.rule.empty()) {
+    auto& alerts = *response.mutable_alerts();
+    alerts.erase(std::remove_if(alerts.begin(), alerts.end(),
+                                [&](const v1::Alert& alert) { return alert.finding().rule() != options.rule; }),
+                 alerts.end());
+  }
   if (screen.json) return print_json(response, screen.out);
   if (response.alerts().empty()) {
-    screen.out << (options.all ? "No alerts.\n" : "No open alerts: --all lists resolved ones too.\n");
+    const bool filtered =
+        !options.rule.empty() || !options.states.empty() || !options.run.empty() || !options.min_severity.empty();
+    screen.out << (filtered      ? "No alert matches: `scalewatch alerts --all` lists all.\n"
+                   : options.all ? "No alerts.\n"
+                                 : "No open alerts: --all lists resolved ones too.\n");
     return;
   }
   for (const auto& alert : response.alerts()) print_alert(alert, screen);
@@ -104,7 +122,8 @@ void watch_alerts(Client& client, const AlertsOptions& options, const Screen& sc
   client.watch_alerts(request, stop, [&](const v1::WatchAlertsResponse& event) {
     if (screen.json) return print_json_line(event, screen.out);
     if (event.has_alert()) print_alert(event.alert(), screen);
-    if (event.dropped() > 0) screen.out << fmt::format("({} changes left out: this reader was too slow)\n", event.dropped());
+    if (event.dropped() > 0)
+      screen.out << fmt::format("({} left out: this reader was too slow)\n", text::plural(event.dropped(), "change"));
     screen.out << std::flush;
   });
 }

@@ -1,15 +1,13 @@
 #include <fmt/format.h>
 
-#include <cmath>
-#include <functional>
-#include <limits>
-#include <map>
+#include <optional>
 
 #include "server/cli/json.h"
 #include "server/cli/text/plot.h"
 #include "server/cli/text/table.h"
 #include "server/cli/text/units.h"
 #include "server/cli/views/record_text.h"
+#include "server/cli/views/tensor_stat.h"
 #include "server/cli/views/views.h"
 #include "server/cli/words.h"
 
@@ -26,6 +24,7 @@ v1::GetTensorHistoryResponse read(Client& client, const HistoryOptions& options)
   request.set_tensor(options.tensor);
   request.set_role(parse_role(options.role));
   if (options.rank) request.set_rank(*options.rank);
+  request.mutable_range()->set_segment(options.range.segment);
   request.mutable_range()->set_first(options.range.first);
   request.mutable_range()->set_last(options.range.last);
   request.set_max_points(options.points);
@@ -40,34 +39,10 @@ v1::GetTensorHistoryResponse read(Client& client, const HistoryOptions& options)
   return all;
 }
 
-// How a statistic is drawn.
-struct Stat {
-  std::string_view label;
-  std::function<text::Sample(const v1::TensorPoint&)> sample;
-  text::Keep keep = text::Keep::kLargest;
-};
-
 std::optional<double> least_headroom(const v1::TensorPoint& point) {
   if (point.has_min_headroom()) return point.min_headroom();
   if (point.record().has_headroom()) return point.record().headroom();
   return std::nullopt;
-}
-
-const Stat& stat_of(const std::string& name) {
-  using Point = v1::TensorPoint;
-  static const std::map<std::string, Stat> kStats{
-      {"absmax",
-       {"absmax, log2 axis",
-        [](const Point& p) { return p.record().has_absmax() ? text::log2_of(p.record().absmax()) : text::Sample{}; }}},
-      {"headroom",
-       {"headroom, octaves", [](const Point& p) { return text::linear(least_headroom(p)); }, text::Keep::kSmallest}},
-      {"nan", {"NaN elements", [](const Point& p) { return text::linear(static_cast<double>(p.record().nan())); }}},
-      {"inf", {"infinite elements", [](const Point& p) { return text::linear(static_cast<double>(infinities(p.record()))); }}},
-      {"underflow", {"subnormal share of non-zero", [](const Point& p) { return text::linear(underflow(p.record())); }}},
-      {"norm", {"norm, log2 axis", [](const Point& p) { return text::log2_of(norm(p.record())); }}},
-  };
-  const auto found = kStats.find(name);
-  return found == kStats.end() ? kStats.at("absmax") : found->second;
 }
 
 char mark_of(const v1::Record& record) {
@@ -83,11 +58,12 @@ void print_head(const v1::GetTensorHistoryResponse& response, const HistoryOptio
                             options.rank ? fmt::format("rank {}", *options.rank) : "all ranks merged");
 }
 
-void print_picture(const v1::GetTensorHistoryResponse& response, const Stat& stat, const Screen& screen) {
+void print_picture(const v1::GetTensorHistoryResponse& response, const std::string& name, const Screen& screen) {
+  const auto& stat = tensor_stat(name);
   std::vector<text::Sample> samples;
   std::vector<char> marks;
   for (const auto& point : response.points()) {
-    samples.push_back(stat.sample(point));
+    samples.push_back(name == "headroom" ? text::linear(least_headroom(point)) : stat.sample(point.record()));
     marks.push_back(mark_of(point.record()));
   }
   const int width = screen.plot_width();
@@ -99,18 +75,56 @@ void print_picture(const v1::GetTensorHistoryResponse& response, const Stat& sta
   if (!line.empty()) screen.out << screen.paint(line, text::Style::kCritical) << "\nN = NaN, I = Inf in these attempts\n";
 }
 
-void print_scale_note(const v1::GetTensorHistoryResponse& response, const Screen& screen) {
-  double low = std::numeric_limits<double>::infinity();
-  double high = 0;
+// The scales that a point's values were stored under.
+struct Scales {
+  double low = 1;
+  double high = 1;
+  bool operator==(const Scales&) const = default;
+};
+
+Scales scales_of(const v1::TensorPoint& point) {
+  if (point.scale_low() > 0) return {point.scale_low(), point.scale_high()};
+  return {scale_of(point.record()), scale_of(point.record())};
+}
+
+// "2^16", or "2^15-2^16" where a row holds a change.
+std::string scale_text(const Scales& scales) {
+  return text::scale(scales.low) + (scales.low == scales.high ? "" : "-" + text::scale(scales.high));
+}
+
+void print_table(const v1::GetTensorHistoryResponse& response, const Screen& screen) {
+  using text::Align;
+  text::Table table({{"ATTEMPT"},
+                     {"ABSMAX", Align::kRight},
+                     {"HEADROOM", Align::kRight},
+                     {"NORM", Align::kRight},
+                     {"SUBNORM", Align::kRight},
+                     {"NAN", Align::kRight},
+                     {"INF", Align::kRight},
+                     {"SCALE", Align::kRight},
+                     {""}});
+  bool scaled = false;
+  bool any_change = false;
+  Scales before = scales_of(response.points(0));
   for (const auto& point : response.points()) {
-    const double stored = point.record().measured_under_scale();
-    const double scale = stored == 0 ? 1 : stored;
-    low = std::min(low, scale);
-    high = std::max(high, scale);
+    const auto scales = scales_of(point);
+    const bool changed = scales.low != scales.high || scales != before;
+    before = scales;
+    any_change = any_change || changed;
+    scaled = scaled || scales != Scales{};
+    table.add({{attempts_text(point.first_attempt(), point.last_attempt())},
+               absmax_cell(point.record()),
+               headroom_cell(least_headroom(point)),
+               {text::magnitude(norm(point.record()))},
+               underflow_cell(point.record()),
+               bad_count_cell(point.record().nan()),
+               bad_count_cell(infinities(point.record())),
+               {scale_text(scales), changed ? text::Style::kNotice : text::Style::kPlain},
+               {changed ? "*" : "", text::Style::kNotice}});
   }
-  if (low == 1 && high == 1) return;
-  screen.out << (low == high ? fmt::format("Values as stored, under scale {}.\n", text::scale(high))
-                             : fmt::format("Values as stored, under scales {} to {}.\n", text::scale(low), text::scale(high)));
+  table.print(screen.out, screen.width, screen.color, screen.ascii);
+  print_record_notes(scaled, screen);
+  if (any_change) screen.out << "* the scale changed in these attempts or right before them.\n";
 }
 
 }  // namespace
@@ -123,27 +137,9 @@ void show_history(Client& client, const HistoryOptions& options, const Screen& s
     screen.out << "No record of it in these attempts.\n";
     return;
   }
-  print_picture(response, stat_of(options.stat), screen);
+  print_picture(response, options.stat, screen);
   screen.out << '\n';
-  using text::Align;
-  text::Table table({{"ATTEMPT"},
-                     {"ABSMAX", Align::kRight},
-                     {"HEADROOM", Align::kRight},
-                     {"NORM", Align::kRight},
-                     {"SUBNORM", Align::kRight},
-                     {"NAN", Align::kRight},
-                     {"INF", Align::kRight}});
-  for (const auto& point : response.points()) {
-    table.add({{attempts_text(point.first_attempt(), point.last_attempt())},
-               absmax_cell(point.record()),
-               headroom_cell(least_headroom(point)),
-               {text::magnitude(norm(point.record()))},
-               underflow_cell(point.record()),
-               bad_count_cell(point.record().nan()),
-               bad_count_cell(infinities(point.record()))});
-  }
-  table.print(screen.out, screen.width, screen.color, screen.ascii);
-  print_scale_note(response, screen);
+  print_table(response, screen);
   if (response.truncated()) screen.out << fmt::format("More follows: go on with --first {}.\n", response.next_attempt());
 }
 

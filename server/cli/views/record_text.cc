@@ -26,12 +26,33 @@ std::optional<double> underflow(const v1::Record& record) {
   return static_cast<double>(record.subnormal()) / non_zero;
 }
 
+double scale_of(const v1::Record& record) {
+  const double scale = record.measured_under_scale();
+  return std::isfinite(scale) && scale > 0 ? scale : 1;
+}
+
 double norm(const v1::Record& record) {
-  return std::sqrt(record.sum_sq());
+  return std::sqrt(record.sum_sq()) / scale_of(record);
+}
+
+std::optional<double> absmax(const v1::Record& record) {
+  if (!record.has_absmax()) return std::nullopt;
+  return record.absmax() / scale_of(record);
 }
 
 text::Cell absmax_cell(const v1::Record& record) {
-  return {record.has_absmax() ? text::magnitude(record.absmax()) : "-"};
+  const auto largest = absmax(record);
+  return {largest ? text::magnitude(*largest) : "-"};
+}
+
+void print_record_notes(bool scaled, const Screen& screen) {
+  std::string notes =
+      scaled ? "Magnitudes are unscaled (stored value / loss scale); HEADROOM is of the values as stored. " : "";
+  notes +=
+      "SUBNORM is the share of non-zero elements whose unscaled value is under the format's smallest normal, where precision "
+      "is "
+      "lost.";
+  for (const auto& line : text::wrap(notes, screen.width)) screen.out << screen.paint(line, text::Style::kDim) << '\n';
 }
 
 text::Cell headroom_cell(std::optional<double> octaves) {

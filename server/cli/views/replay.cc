@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "server/cli/text/units.h"
 #include "server/cli/views/replay_trace.h"
 #include "server/cli/views/views.h"
 
@@ -68,17 +70,44 @@ class JsonOut {
   bool first_ = true;
 };
 
+// What was replayed, in one line beside the output.
+struct Summary {
+  std::uint64_t steps = 0;
+  std::uint64_t skipped = 0;
+  std::uint64_t growths = 0;
+  double first = 0;
+  double least = 0;
+  double last = 0;
+
+  void add(const ReplayedStep& step) {
+    if (steps++ == 0) first = least = step.before;
+    skipped += step.skipped ? 1 : 0;
+    growths += step.after > step.before ? 1 : 0;
+    least = std::min({least, step.before, step.after});
+    last = step.after;
+  }
+  [[nodiscard]] std::string text(const std::string& policy) const {
+    return fmt::format("{}: {}, {} skipped ({}), {}, scale {} at first, {} at last, {} at least", policy,
+                       text::plural(steps, "step"), text::exact(skipped),
+                       text::percent(static_cast<double>(skipped), static_cast<double>(steps)), text::plural(growths, "growth"),
+                       text::scale(first), text::scale(last), text::scale(least));
+  }
+};
+
 template <class Out>
-void replay(domain::Policy& policy, const std::vector<TraceRow>& rows, Out&& out) {
+Summary replay(domain::Policy& policy, const std::vector<TraceRow>& rows, Out&& out) {
+  Summary summary;
   for (const TraceRow& row : rows) {
     const bool found_inf = row.found_inf > 0;
     ReplayedStep step{row, policy.scale(), found_inf && policy.skips(), 0};
     const std::string fatal = found_inf ? policy.fatal() : std::string();
     step.after = policy.update(found_inf);
     out.step(step, fatal.empty() ? fatal : "raises: " + fatal);
+    summary.add(step);
     if (policy.ended()) break;
   }
   out.end();
+  return summary;
 }
 
 Trace read(const ReplayOptions& options, std::istream& standard_input) {
@@ -118,11 +147,9 @@ void replay_trace(const ReplayOptions& options, std::istream& standard_input, co
   if (const auto why = refusal(policy_name, trace.parameters); !why.empty()) throw CallError(why, kExitUsage);
 
   const auto policy = domain::make_policy(policy_name, trace.parameters);
-  if (screen.json) {
-    replay(*policy, trace.rows, JsonOut(screen.out, policy_name, trace.parameters));
-  } else {
-    replay(*policy, trace.rows, CsvOut(screen.out));
-  }
+  const Summary summary = screen.json ? replay(*policy, trace.rows, JsonOut(screen.out, policy_name, trace.parameters))
+                                      : replay(*policy, trace.rows, CsvOut(screen.out));
+  if (screen.err != nullptr) *screen.err << summary.text(Screen::name(policy_name)) << '\n';
 }
 
 }  // namespace scalewatch::cli

@@ -121,6 +121,7 @@ void show_scaler(Client& client, const ScalerOptions& options, const Screen& scr
   request.set_run(options.run);
   request.set_scaler(options.scaler);
   if (options.rank) request.set_rank(*options.rank);
+  request.mutable_range()->set_segment(options.range.segment);
   request.mutable_range()->set_first(options.range.first);
   request.mutable_range()->set_last(options.range.last);
   request.set_max_points(kMaxPoints);

@@ -22,6 +22,7 @@ namespace {
 // One screen: more of each is a command of its own.
 constexpr std::size_t kMaxFindings = 5;
 constexpr int kMaxRanks = 8;
+constexpr int kMaxScalers = 4;
 constexpr std::uint32_t kTopTensors = 5;
 
 void print_head(const v1::RunSummary& run, const domain::Diagnosis& diagnosis, const Screen& screen) {
@@ -32,13 +33,13 @@ void print_head(const v1::RunSummary& run, const domain::Diagnosis& diagnosis, c
              << screen.paint(domain::verdict_text(diagnosis.verdict), severity_style(diagnosis.verdict)) << '\n';
   for (const auto& line : text::wrap(Screen::name(diagnosis.headline), screen.width)) screen.out << line << '\n';
   std::string facts =
-      fmt::format("{} attempts ({} applied, {} skipped, {} partial), step {}, segment {}, {} of {} ranks connected",
-                  text::exact(run.attempts()), text::exact(run.applied()), text::exact(run.skipped()),
+      fmt::format("{} ({} applied, {} skipped, {} partial), step {}, segment {}, {} of {} ranks connected",
+                  text::plural(run.attempts(), "attempt"), text::exact(run.applied()), text::exact(run.skipped()),
                   text::exact(run.partial()), run.last_step(), run.segment(), run.ranks_connected(), run.world_size());
   if (!run.framework().empty()) facts += ", " + Screen::name(run.framework());
   if (run.compute_dtype() != v1::DTYPE_UNSPECIFIED) facts += fmt::format(", {} compute", dtype_word(run.compute_dtype()));
   facts += run.last_report_ms() == 0 ? ", no report yet" : ", last report " + text::ago(screen.now_ms - run.last_report_ms());
-  if (run.lost_reports() > 0) facts += fmt::format(", {} reports lost", text::exact(run.lost_reports()));
+  if (run.lost_reports() > 0) facts += fmt::format(", {} lost", text::plural(run.lost_reports(), "report"));
   for (const auto& line : text::wrap(facts, screen.width)) screen.out << line << '\n';
 }
 
@@ -46,7 +47,9 @@ bool anything(const std::vector<text::Sample>& samples) {
   return std::any_of(samples.begin(), samples.end(), [](const text::Sample& s) { return s.value || s.mark != 0; });
 }
 
-void print_lines(const v1::RunSummary& run, const v1::GetScalerHistoryResponse& history, const Screen& screen) {
+// What a scaler did, and for the first of them also the loss. Each of several says its name first.
+void print_lines(const v1::RunSummary& run, const v1::GetScalerHistoryResponse& history, bool named, bool with_loss,
+                 const Screen& screen) {
   constexpr int kLabel = 7;
   const int width = screen.plot_width() - kLabel - 10;  // the newest value follows
   const auto lines = history_lines(history);
@@ -58,11 +61,18 @@ void print_lines(const v1::RunSummary& run, const v1::GetScalerHistoryResponse& 
   };
   if (history.points().empty()) return;
   screen.out << '\n';
+  const auto& scaler = history.scaler();
+  if (named) {
+    screen.out << fmt::format("scaler {}{}, {} applied, {} skipped\n", scaler.scaler(),
+                              scaler.name().empty() ? "" : " (" + Screen::name(scaler.name()) + ")",
+                              text::exact(scaler.applied()), text::exact(scaler.skipped()));
+  }
   if (anything(lines.scale))
-    line("scale", lines.scale, text::Keep::kSmallest, run.has_scale() ? text::scale(run.scale()) : "-");
+    line("scale", lines.scale, text::Keep::kSmallest, scaler.has_scale() ? text::scale(scaler.scale()) : "-");
   const auto skips = text::marks(lines.skips, width);
   if (!skips.empty()) screen.out << text::pad("skips", kLabel) << screen.paint(skips, text::Style::kWarning) << '\n';
-  if (anything(lines.loss)) line("loss", lines.loss, text::Keep::kLargest, run.has_loss() ? text::magnitude(run.loss()) : "-");
+  if (with_loss && anything(lines.loss))
+    line("loss", lines.loss, text::Keep::kLargest, run.has_loss() ? text::magnitude(run.loss()) : "-");
 }
 
 void print_findings(const domain::Diagnosis& diagnosis, std::size_t in_all, const Screen& screen) {
@@ -72,7 +82,7 @@ void print_findings(const domain::Diagnosis& diagnosis, std::size_t in_all, cons
   const auto shown = std::min(kMaxFindings, findings.size());
   for (std::size_t i = 0; i < shown; ++i) print_finding(findings[i], Detail::kBrief, screen);
   if (shown < findings.size()) {
-    screen.out << fmt::format("{} more findings: `scalewatch doctor --run RUN` shows all.\n", findings.size() - shown);
+    screen.out << text::plural(findings.size() - shown, "more finding") + ": `scalewatch doctor --run RUN` shows all.\n";
   }
   if (findings.size() < in_all) {
     screen.out << fmt::format("Earlier segments have {} of their own: --json lists them.\n", in_all - findings.size());
@@ -106,7 +116,19 @@ void print_ranks(const v1::GetRunResponse& run, const Screen& screen) {
   }
   table.print(screen.out, screen.width, screen.color, screen.ascii);
   if (run.ranks_size() > kMaxRanks)
-    screen.out << fmt::format("{} more ranks: --json lists all.\n", run.ranks_size() - kMaxRanks);
+    screen.out << text::plural(static_cast<std::uint64_t>(run.ranks_size() - kMaxRanks), "more rank") + ": --json lists all.\n";
+}
+
+// GPUs that are not measured; of many ranks the first few.
+void print_device_faults(const v1::GetRunResponse& run, const Screen& screen) {
+  constexpr int kMost = 8;
+  int told = 0;
+  for (const auto& rank : run.ranks()) {
+    for (const std::string& fault : rank.device_faults()) {
+      if (told++ < kMost) screen.out << fmt::format("not measured: rank {}, {}\n", rank.rank(), Screen::name(fault));
+    }
+  }
+  if (told > kMost) screen.out << fmt::format("and {} more\n", told - kMost);
 }
 
 // Every loss by cause: over all ranks, with the newest range and its rank.
@@ -153,8 +175,12 @@ void print_losses(const v1::GetRunResponse& run, const Screen& screen) {
 void print_top(const v1::TopTensorsResponse& top, const Screen& screen) {
   if (top.tensors().empty()) return;
   screen.out << '\n';
+  if (top.range().last() > 0) {
+    screen.out << fmt::format("Least headroom in attempts {}{}\n", attempts_text(top.range().first(), top.range().last()),
+                              top.range().first() > 1 ? ", the newest 100; `scalewatch top RUN --first N` looks further" : "");
+  }
   using text::Align;
-  text::Table table({{"LEAST HEADROOM", Align::kLeft, true},
+  text::Table table({{"TENSOR", Align::kLeft, true},
                      {"ROLE"},
                      {"OCTAVES", Align::kRight},
                      {"ABSMAX", Align::kRight},
@@ -183,9 +209,17 @@ void show_run(Client& client, const ShowOptions& options, const Screen& screen) 
   top.set_limit(kTopTensors);
   const auto diagnosis = diagnose(run, history);
   print_head(run.run(), diagnosis, screen);
-  print_lines(run.run(), history, screen);
+  print_lines(run.run(), history, run.scalers_size() > 1, true, screen);
+  for (int i = 1; i < std::min(kMaxScalers, run.scalers_size()); ++i) {
+    print_lines(run.run(), read_scaler(client, run, run.scalers(i).scaler()), true, false, screen);
+  }
+  if (run.scalers_size() > kMaxScalers) {
+    screen.out << text::plural(static_cast<std::uint64_t>(run.scalers_size() - kMaxScalers), "more scaler")
+               << ": `scalewatch scaler RUN --scaler N` shows each.\n";
+  }
   print_findings(diagnosis, static_cast<std::size_t>(run.findings_size()), screen);
   print_ranks(run, screen);
+  print_device_faults(run, screen);
   print_losses(run, screen);
   print_top(client.top_tensors(top), screen);
 }

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "server/cli/attempts.h"
 #include "server/cli/convert.h"
 #include "server/cli/finding_text.h"
 #include "server/cli/json.h"
@@ -10,21 +11,6 @@
 namespace scalewatch::cli {
 
 namespace {
-
-// The attempt's outcome over its scalers.
-std::string_view outcome_word(const v1::AttemptSummary& attempt) {
-  std::uint64_t applied = 0;
-  std::uint64_t skipped = 0;
-  std::uint64_t partial = 0;
-  for (const auto& scaler : attempt.scalers()) {
-    applied += scaler.applied();
-    skipped += scaler.skipped();
-    partial += scaler.partial();
-  }
-  if (partial > 0 || (applied > 0 && skipped > 0)) return "partial";
-  if (skipped > 0) return "skipped";
-  return applied > 0 ? "applied" : "-";
-}
 
 void print_attempt(const v1::AttemptSummary& attempt, const Screen& screen) {
   const auto outcome = outcome_word(attempt);
@@ -53,17 +39,22 @@ void tail_run(Client& client, const TailOptions& options, const Screen& screen, 
   v1::TailRunRequest request;
   request.set_run(options.run);
   if (!screen.json) {
-    screen.out << fmt::format("{}, {}, attempt {} so far; Ctrl-C ends\n", Screen::name(run.run().name()),
-                              status_word(run.run().status()), run.run().attempts())
+    const bool over = run.run().status() == v1::RUN_STATUS_FINISHED;
+    screen.out << fmt::format("{}, {}, attempt {} so far{}\n", Screen::name(run.run().name()), status_word(run.run().status()),
+                              run.run().attempts(),
+                              over ? ": nothing more will come; `scalewatch show` tells how it went" : "; Ctrl-C ends")
                << std::flush;
   }
+  if (run.run().status() == v1::RUN_STATUS_FINISHED) return;
   client.tail_run(request, stop, [&](const v1::TailRunResponse& event) {
     if (screen.json) return print_json_line(event, screen.out);
     if (event.has_attempt()) print_attempt(event.attempt(), screen);
     if (event.has_finding()) print_finding(from_proto(event.finding()), Detail::kBrief, screen);
-    if (event.dropped() > 0) screen.out << fmt::format("({} events left out: this reader was too slow)\n", event.dropped());
+    if (event.dropped() > 0)
+      screen.out << fmt::format("({} left out: this reader was too slow)\n", text::plural(event.dropped(), "event"));
     screen.out << std::flush;
   });
+  if (!screen.json && !stop.stop_requested()) screen.out << "The run is finished.\n";
 }
 
 }  // namespace scalewatch::cli

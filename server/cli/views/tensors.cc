@@ -33,12 +33,14 @@ void show_tensors(Client& client, const TensorsOptions& options, const Screen& s
                      {"SUBNORM", Align::kRight},
                      {"NAN", Align::kRight},
                      {"INF", Align::kRight}});
+  bool scaled = false;
   for (const auto& tensor : response.tensors()) {
     std::vector<text::Cell> row{{Screen::name(tensor.info().name())},
                                 {std::string(role_short(tensor.info().role()))},
                                 {std::string(dtype_word(tensor.info().dtype()))},
                                 {text::count(tensor.info().numel())}};
     if (tensor.has_last()) {
+      scaled = scaled || scale_of(tensor.last()) != 1;
       row.push_back(absmax_cell(tensor.last()));
       row.push_back(headroom_cell(tensor.last()));
       row.push_back(underflow_cell(tensor.last()));
@@ -50,6 +52,7 @@ void show_tensors(Client& client, const TensorsOptions& options, const Screen& s
     table.add(std::move(row));
   }
   table.print(screen.out, screen.width, screen.color, screen.ascii);
+  print_record_notes(scaled, screen);
   if (!response.next_page_token().empty())
     screen.out << "More tensors follow: raise --limit or filter with --name and --role.\n";
 }

@@ -30,7 +30,7 @@ std::string_view header(v1::TopTensorsRequest::By by) {
     case v1::TopTensorsRequest::BY_UNDERFLOW:
       return "SUBNORMAL";
     case v1::TopTensorsRequest::BY_NON_FINITE:
-      return "NONFINITE";
+      return "NAN + INF";
     case v1::TopTensorsRequest::BY_ABSMAX:
       return "LARGEST";
     case v1::TopTensorsRequest::BY_NORM:
@@ -48,6 +48,7 @@ void show_top(Client& client, const TopOptions& options, const Screen& screen) {
   request.set_by(parse_by(options.by));
   request.set_limit(options.limit);
   request.set_role(parse_role(options.role));
+  request.mutable_range()->set_segment(options.range.segment);
   request.mutable_range()->set_first(options.range.first);
   request.mutable_range()->set_last(options.range.last);
   const auto response = client.top_tensors(request);
@@ -69,7 +70,9 @@ void show_top(Client& client, const TopOptions& options, const Screen& screen) {
                      {"HEADROOM", Align::kRight},
                      {"NAN", Align::kRight},
                      {"INF", Align::kRight}});
+  bool scaled = false;
   for (const auto& tensor : response.tensors()) {
+    scaled = scaled || scale_of(tensor.worst()) != 1;
     table.add({{Screen::name(tensor.info().name())},
                {std::string(role_short(tensor.info().role()))},
                value_cell(tensor, request.by()),
@@ -80,6 +83,13 @@ void show_top(Client& client, const TopOptions& options, const Screen& screen) {
                bad_count_cell(infinities(tensor.worst()))});
   }
   table.print(screen.out, screen.width, screen.color, screen.ascii);
+  if (scaled) {
+    for (const auto& line :
+         text::wrap("Magnitudes are unscaled (stored value / loss scale); HEADROOM and overflow are of the values as stored.",
+                    screen.width)) {
+      screen.out << screen.paint(line, text::Style::kDim) << '\n';
+    }
+  }
 }
 
 }  // namespace scalewatch::cli

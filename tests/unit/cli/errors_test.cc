@@ -1,6 +1,12 @@
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <cstdlib>
+#include <string_view>
+#include <thread>
 
 #include "server/cli/client.h"
 #include "tests/unit/cli/fake_data.h"
@@ -48,6 +54,31 @@ TEST(Errors, ARunWithoutAttemptsIsNotCalledHealthy) {
   EXPECT_THAT(result.err, HasSubstr("no attempt yet"));
 }
 
+TEST(Errors, AServerOfAnotherKindIsNamed) {
+  // A listener that answers as a web server does, to whatever it is sent.
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(listen(listener, 4), 0);
+  ASSERT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  std::jthread web([&] {
+    for (int peer = accept(listener, nullptr, nullptr); peer >= 0; peer = accept(listener, nullptr, nullptr)) {
+      const std::string_view answer = "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
+      EXPECT_EQ(send(peer, answer.data(), answer.size(), MSG_NOSIGNAL), static_cast<ssize_t>(answer.size()));
+      close(peer);
+    }
+  });
+  const auto result = run_command("127.0.0.1:" + std::to_string(ntohs(address.sin_port)), {"runs"});
+  EXPECT_EQ(result.code, kExitNothing);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("an HTTP/1 server answers"), HasSubstr("--listen")));
+  shutdown(listener, SHUT_RDWR);
+  web.join();
+  close(listener);
+}
+
 struct Answer {
   int status;
   int exit_code;
@@ -89,6 +120,12 @@ TEST(Errors, UsageIsCheckedBeforeAnythingIsAsked) {
                                                     {"history", "r", "t", "--points", "10001"},
                                                     {"alerts", "ack", "id"},
                                                     {"show", "r", "extra"},
+                                                    {"attempt", "r", "x"},
+                                                    {"export", "r", "--format", "parquet"},
+                                                    {"alerts", "--state", "lost"},
+                                                    {"completion", "tcsh"},
+                                                    {"watch", "--interval", "0"},
+                                                    {"compare", "r"},
                                                     {"runs", "--width", "-3"}};
   for (const auto& arguments : wrong) {
     const auto result = run_command(server.address(), arguments);

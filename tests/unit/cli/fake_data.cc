@@ -303,6 +303,7 @@ FakeData collapsing_run() {
   add_tensors(data);
   add_alerts(data);
   add_tail(data);
+  add_attempts(data);
   return data;
 }
 

@@ -10,4 +10,7 @@ inline constexpr std::int64_t kNow = 1'700'000'100'000;
 
 FakeData collapsing_run();
 
+// Fills in attempts 1 to 9 without 4 (6 is skipped and non-finite), a baseline beside them, and an optimizer.
+void add_attempts(FakeData& data);
+
 }  // namespace scalewatch::cli

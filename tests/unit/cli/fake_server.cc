@@ -31,6 +31,10 @@ class FakeHistory final : public v1::History::Service {
     return status();
   }
   Status GetRun(ServerContext*, const v1::GetRunRequest* request, v1::GetRunResponse* response) override {
+    if (data_.baseline.run().name() == request->run() && !request->run().empty()) {
+      *response = data_.baseline;
+      return status();
+    }
     if (data_.fail_code == 0 && request->run() != data_.run.run().name() && request->run() != data_.run.run().run_uid()) {
       return {grpc::StatusCode::NOT_FOUND, "no run \"" + request->run() + "\"; nearest: " + data_.run.run().name()};
     }
@@ -55,6 +59,24 @@ class FakeHistory final : public v1::History::Service {
       }
       *response->add_points() = point;
     }
+    return status();
+  }
+  Status GetAttempt(ServerContext*, const v1::GetAttemptRequest* request, v1::GetAttemptResponse* response) override {
+    const bool base = request->run() == data_.baseline.run().run_uid() && !request->run().empty();
+    const auto& attempts = base ? data_.baseline_attempts : data_.attempts;
+    const auto found = std::find_if(attempts.begin(), attempts.end(), [&](const v1::GetAttemptResponse& one) {
+      const auto number = one.attempt().attempt();
+      return request->or_next() ? number >= request->attempt() : number == request->attempt();
+    });
+    const bool newest = request->attempt() == 0 && !attempts.empty();
+    if (found == attempts.end() && !newest) return {grpc::StatusCode::NOT_FOUND, "no report for that attempt"};
+    const auto& one = newest ? attempts.back() : *found;
+    *response->mutable_attempt() = one.attempt();
+    if (request->summary_only()) return status();
+    const int from = request->page_token().empty() ? 0 : std::stoi(request->page_token());
+    const int to = std::min(one.tensors_size(), from + data_.page_size);
+    for (int i = from; i < to; ++i) *response->add_tensors() = one.tensors(i);
+    if (to < one.tensors_size()) response->set_next_page_token(std::to_string(to));
     return status();
   }
   Status TopTensors(ServerContext*, const v1::TopTensorsRequest* request, v1::TopTensorsResponse* response) override {

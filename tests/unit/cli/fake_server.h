@@ -4,6 +4,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "scalewatch/v1/alerts.pb.h"
 #include "scalewatch/v1/history.pb.h"
@@ -19,6 +20,9 @@ struct FakeData {
   v1::GetTensorHistoryResponse history;
   v1::TopTensorsResponse top;
   v1::GetScalerHistoryResponse scaler;
+  std::vector<v1::GetAttemptResponse> attempts;  // rising; cut into pages of page_size tensors
+  v1::GetRunResponse baseline;                   // a second run, for those that take two
+  std::vector<v1::GetAttemptResponse> baseline_attempts;
   v1::ListAlertsResponse alerts;
   v1::TailRunResponse tail[3];
   int fail_code = 0;  // a gRPC status that every call answers with

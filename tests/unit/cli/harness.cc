@@ -17,7 +17,8 @@ Result run_command(const std::string& address, const std::vector<std::string>& a
   std::ostringstream out;
   std::ostringstream err;
   Result result;
-  result.code = run(static_cast<int>(argv.size()), argv.data(), {out, err, around.terminal, 80, kNow, around.interrupt});
+  result.code = run(static_cast<int>(argv.size()), argv.data(),
+                    {out, err, around.terminal, 80, kNow, around.interrupt, &std::cin, false});
   result.out = out.str();
   result.err = err.str();
   return result;

@@ -58,6 +58,7 @@ TEST(HostileNames, NeverReachTheTerminal) {
                                                           &data.scaler, &data.alerts, &data.tail[0], &data.tail[1]}) {
     poison(*message);
   }
+  for (auto& attempt : data.attempts) poison(attempt);
   const FakeServer server(std::move(data));
   const std::string run = kHostile;
   const std::vector<std::vector<std::string>> commands{{"runs"},
@@ -66,6 +67,16 @@ TEST(HostileNames, NeverReachTheTerminal) {
                                                        {"tensors", run},
                                                        {"history", run, "t"},
                                                        {"top", run},
+                                                       {"attempt", run, "6"},
+                                                       {"heatmap", run},
+                                                       {"export", run},
+                                                       {"export", run, "--what", "attempts"},
+                                                       {"export", run, "--what", "findings"},
+                                                       {"report", run},
+                                                       {"checklist", run},
+                                                       {"compare", run, run},
+                                                       {"whatif", run},
+                                                       {"watch", "--count", "1"},
                                                        {"alerts"},
                                                        {"alerts", "watch"},
                                                        {"alerts", "ack", kHostile, "--who", kHostile, "--comment", kHostile},

@@ -91,7 +91,7 @@ TEST(Replay, TakesColumnsInAnyOrderCountsAndOtherLineEnds) {
       "comment\r\n"
       ",False,,101\r\n",
       {"--policy", "pytorch", "--set", "init_scale=0.3", "--set", "backoff_factor=0.1", "growth_interval=1"});
-  EXPECT_EQ(result.err, "");
+  EXPECT_EQ(result.err, "pytorch: 2 steps, 1 skipped (50.0%), 1 growth, scale 0.3 at first, 0.06 at last, 0.03 at least\n");
   std::istringstream out(result.out);
   std::string line;
   std::getline(out, line);

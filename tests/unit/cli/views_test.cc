@@ -114,7 +114,8 @@ TEST_F(Views, FiltersReachTheServer) {
   EXPECT_EQ(server.top_request.by(), v1::TopTensorsRequest::BY_NON_FINITE);
   EXPECT_EQ(server.top_request.limit(), 3U);
 
-  text({"scaler", "r", "--scaler", "1", "--rank", "2", "--first", "5"});
+  text({"scaler", "r", "--scaler", "1", "--rank", "2", "--first", "5", "--segment", "2"});
+  EXPECT_EQ(server.scaler_request.range().segment(), 2U);
   EXPECT_EQ(server.scaler_request.scaler(), 1U);
   EXPECT_EQ(server.scaler_request.rank(), 2U);
   EXPECT_EQ(server.scaler_request.range().first(), 5U);
@@ -122,6 +123,9 @@ TEST_F(Views, FiltersReachTheServer) {
   text({"alerts", "--run", "digits-hot"});
   EXPECT_EQ(server.list_alerts_request.run(), "digits-hot");
   EXPECT_TRUE(server.list_alerts_request.states().empty());  // all but resolved
+  text({"alerts", "--state", "firing", "--state", "acknowledged", "--rule", "NoSuchRule"});
+  ASSERT_EQ(server.list_alerts_request.states_size(), 2);
+  EXPECT_EQ(server.list_alerts_request.states(1), v1::ALERT_STATE_ACKNOWLEDGED);
 }
 
 TEST_F(Views, HistoryReadsOnWhereTheServerStopped) {
@@ -209,9 +213,44 @@ TEST_F(Views, ColorsOnlyOnATerminalThatWantsThem) {
 }
 
 TEST_F(Views, WidthZeroCutsNothing) {
-  const auto& name = server.data().runs.runs(1).name();
-  EXPECT_THAT(text({"runs"}), Not(HasSubstr(name)));
-  EXPECT_THAT(run_command(server.address(), {"runs", "--width", "0"}).out, HasSubstr(name));
+  const auto& name = server.data().tensors.tensors(1).info().name();
+  server.data().tensors.mutable_tensors()->DeleteSubrange(0, 1);  // its like, from which it could not be told when cut
+  EXPECT_THAT(text({"tensors", "digits-hot"}), Not(HasSubstr(name)));
+  EXPECT_THAT(run_command(server.address(), {"tensors", "digits-hot", "--width", "0"}).out, HasSubstr(name));
+}
+
+TEST_F(Views, NamesThatLookAlikeWhenCutAndNamesOfRunsStandWhole) {
+  EXPECT_THAT(text({"runs"}), HasSubstr(server.data().runs.runs(1).name()));
+  const auto tensors = text({"tensors", "digits-hot"});
+  EXPECT_THAT(tensors, HasSubstr(server.data().tensors.tensors(0).info().name()));
+  EXPECT_THAT(tensors, HasSubstr(server.data().tensors.tensors(1).info().name()));
+}
+
+TEST_F(Views, HistoryShowsOneKindOfValueAcrossAChangeOfScale) {
+  // As the server merges: one scale keeps stored values, several come unscaled under scale 1.
+  auto& history = server.data().history;
+  history.mutable_points()->DeleteSubrange(3, 2);
+  const double scales[][2] = {{65536, 65536}, {32768, 65536}, {32768, 32768}};
+  for (int i = 0; i < 3; ++i) {
+    auto& point = *history.mutable_points(i);
+    point.set_scale_low(scales[i][0]);
+    point.set_scale_high(scales[i][1]);
+    const bool mixed = scales[i][0] != scales[i][1];
+    point.mutable_record()->set_measured_under_scale(mixed ? 1 : scales[i][0]);
+    point.mutable_record()->set_absmax(static_cast<float>(0.25 * (mixed ? 1 : scales[i][0])));
+  }
+  const auto shown = text({"history", "digits-hot", "w"});
+  expect_golden("history_scales.txt", shown);
+  EXPECT_EQ(json({"history", "digits-hot", "w"})["points"][1]["scale_high"], 65536.0);
+}
+
+TEST_F(Views, ShowDrawsEveryScaler) {
+  auto& second = *server.data().run.add_scalers();
+  second.set_scaler(1);
+  second.set_name("critic");
+  const auto shown = text({"show", "digits-hot"});
+  EXPECT_THAT(shown, testing::ContainsRegex("scaler 0 \\(scaler\\), 44 applied"));
+  EXPECT_EQ(server.scaler_request.scaler(), 1U);
 }
 
 }  // namespace

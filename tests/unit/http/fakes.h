@@ -54,6 +54,7 @@ struct FakeHistory : engine::HistoryApi {
     attempt_request = request;
     return status;
   }
+  engine::Status get_heat_map(const v1::GetHeatMapRequest&, v1::GetHeatMapResponse&) override { return status; }
   engine::Status top_tensors(const v1::TopTensorsRequest& request, v1::TopTensorsResponse&) override {
     top_request = request;
     return status;

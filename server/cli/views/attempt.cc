@@ -1,0 +1,214 @@
+// One attempt as its values flowed: forward, backward, and what the step left behind.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include "server/cli/attempts.h"
+#include "server/cli/convert.h"
+#include "server/cli/finding_text.h"
+#include "server/cli/json.h"
+#include "server/cli/text/table.h"
+#include "server/cli/text/units.h"
+#include "server/cli/views/record_text.h"
+#include "server/cli/views/views.h"
+#include "server/cli/words.h"
+#include "server/domain/attempt.h"
+
+namespace scalewatch::cli {
+
+namespace {
+
+enum class Pass : std::uint8_t { kForward, kBackward, kStep };
+
+Pass pass_of(const v1::TensorInfo& info) {
+  switch (info.role()) {
+    case v1::ROLE_ACTIVATION:
+      return Pass::kForward;
+    case v1::ROLE_ACTIVATION_GRADIENT:
+    case v1::ROLE_GRADIENT:
+      return Pass::kBackward;
+    default:
+      return Pass::kStep;
+  }
+}
+
+// As the rules have it, but for state: that is measured after the step, so it stands behind. What was poisoned before shows in
+// the attempt before.
+bool comes_before(const v1::TensorInfo& a, const v1::TensorInfo& b) {
+  if (pass_of(a) != pass_of(b)) return pass_of(a) < pass_of(b);
+  const auto role = [](const v1::TensorInfo& info) { return static_cast<Role>(info.role()); };
+  return domain::flows_before(role(a), a.forward_index(), role(b), b.forward_index());
+}
+
+// An activation that holds -Inf and nothing else is likely a mask: rules.md's NonFiniteActivation takes it for one, too.
+bool maybe_mask(const v1::TensorRecord& tensor) {
+  const auto& record = tensor.record();
+  return tensor.info().role() == v1::ROLE_ACTIVATION && record.neg_inf() > 0 && record.nan() == 0 && record.pos_inf() == 0;
+}
+bool bad(const v1::TensorRecord& tensor) {
+  return tensor.record().nan() > 0 || infinities(tensor.record()) > 0;
+}
+
+bool is_state(const v1::TensorInfo& info) {
+  return pass_of(info) == Pass::kStep;
+}
+
+void print_summary(const v1::AttemptSummary& attempt, const Screen& screen) {
+  const auto outcome = outcome_word(attempt);
+  const bool odd = outcome == "skipped" || outcome == "partial";
+  std::string line = fmt::format("attempt {} of segment {}, step {}, ", attempt.attempt(), attempt.segment(), attempt.step());
+  screen.out << screen.paint(line, text::Style::kBold)
+             << screen.paint(outcome == "-" ? "outcome unknown" : outcome, odd ? text::Style::kWarning : text::Style::kPlain)
+             << '\n';
+  std::string facts;
+  const auto add = [&](const std::string& fact) { facts += (facts.empty() ? "" : ", ") + fact; };
+  for (const auto& scaler : attempt.scalers()) {
+    const std::string which = attempt.scalers_size() > 1 ? fmt::format("scale of scaler {}", scaler.scaler()) : "scale";
+    if (!scaler.has_scale_before()) continue;
+    const bool moved = scaler.has_scale_after() && scaler.scale_after() != scaler.scale_before();
+    add(fmt::format("{} {}{}", which, text::scale(scaler.scale_before()),
+                    moved ? ", then " + text::scale(scaler.scale_after()) : ""));
+  }
+  if (attempt.has_loss()) add("loss " + text::magnitude(attempt.loss()));
+  if (attempt.has_grad_norm()) add("norm " + text::magnitude(attempt.grad_norm()));
+  if (attempt.has_lr()) add("lr " + text::magnitude(attempt.lr()));
+  std::vector<std::uint32_t> ranks(attempt.ranks().begin(), attempt.ranks().end());
+  std::sort(ranks.begin(), ranks.end());
+  add(fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", ranks_text(ranks)));
+  if (attempt.time_ms() != 0) add(text::utc(attempt.time_ms()));
+  for (const auto& wrapped : text::wrap(facts, screen.width)) screen.out << wrapped << '\n';
+}
+
+void print_wrapped(const std::string& said, text::Style style, const Screen& screen) {
+  for (const auto& line : text::wrap(said, screen.width)) screen.out << screen.paint(line, style) << '\n';
+}
+
+std::string told(const v1::TensorRecord& tensor) {
+  std::vector<std::uint32_t> ranks(tensor.ranks().begin(), tensor.ranks().end());
+  std::sort(ranks.begin(), ranks.end());
+  std::string out =
+      fmt::format("{} ({})", Screen::name(tensor.info().name()), role_word(static_cast<Role>(tensor.info().role())));
+  if (tensor.record().nan() > 0) out += fmt::format(", {} NaN", text::exact(tensor.record().nan()));
+  if (infinities(tensor.record()) > 0) out += fmt::format(", {} Inf", text::exact(infinities(tensor.record())));
+  if (!ranks.empty()) out += fmt::format(", {} {}", ranks.size() == 1 ? "rank" : "ranks", ranks_text(ranks));
+  if (tensor.record().has_first_bad_micro()) {
+    out += fmt::format(", micro-batch {} (counted from 0)", tensor.record().first_bad_micro());
+  }
+  return out;
+}
+
+// What the rules blamed at this attempt, so that the two never seem to tell different stories.
+void print_blamed(Client& client, const v1::AttemptSummary& attempt, const std::string& run, const Screen& screen) {
+  v1::GetRunRequest request;
+  request.set_run(run);
+  const auto answer = client.get_run(request);
+  for (const auto& finding : answer.findings()) {
+    if (finding.segment() != attempt.segment() || !finding.has_blame() || finding.blame().attempt() != attempt.attempt())
+      continue;
+    print_wrapped(fmt::format("{} blames {}", Screen::name(finding.rule()), blame_text(*from_proto(finding).blame)),
+                  text::Style::kPlain, screen);
+  }
+}
+
+// The first state tensor that was non-finite at the attempt before: then nothing here is where it began.
+void print_poisoned(Client& client, v1::GetAttemptRequest request, const v1::AttemptSummary& attempt, const Screen& screen) {
+  if (attempt.attempt() < 2) return;
+  request.set_segment(attempt.segment());
+  request.set_attempt(attempt.attempt() - 1);
+  try {
+    const auto before = read_attempt(client, request);
+    for (const auto& tensor : before.tensors()) {
+      if (!is_state(tensor.info()) || !bad(tensor)) continue;
+      print_wrapped(fmt::format("Poisoned before: {} was non-finite at attempt {} already.", told(tensor), request.attempt()),
+                    text::Style::kCritical, screen);
+      return;
+    }
+  } catch (const CallError& error) {
+    if (!error.not_found()) throw;  // the attempt before was not stored: nothing is known of it
+  }
+}
+
+void print_tensors(const std::vector<const v1::TensorRecord*>& tensors, const v1::TensorRecord* first, Pass pass,
+                   const AttemptOptions& options, const Screen& screen) {
+  using text::Align;
+  text::Table table({{""},
+                     {"TENSOR", Align::kLeft, true},
+                     {"ROLE"},
+                     {"ABSMAX", Align::kRight},
+                     {"HEADROOM", Align::kRight},
+                     {"SUBNORM", Align::kRight},
+                     {"NAN", Align::kRight},
+                     {"INF", Align::kRight},
+                     {"RANKS"}});
+  std::size_t left_out = 0;
+  for (const auto* tensor : tensors) {
+    if (pass_of(tensor->info()) != pass) continue;
+    if (options.bad && !bad(*tensor)) {
+      ++left_out;
+      continue;
+    }
+    std::vector<std::uint32_t> ranks(tensor->ranks().begin(), tensor->ranks().end());
+    std::sort(ranks.begin(), ranks.end());
+    const auto style = tensor == first ? text::Style::kCritical : text::Style::kPlain;
+    table.add({{tensor == first       ? ">"
+                : maybe_mask(*tensor) ? "m"
+                                      : "",
+                style},
+               {Screen::name(tensor->info().name()), style},
+               {std::string(role_short(tensor->info().role()))},
+               absmax_cell(tensor->record()),
+               headroom_cell(tensor->record()),
+               underflow_cell(tensor->record()),
+               bad_count_cell(tensor->record().nan()),
+               bad_count_cell(infinities(tensor->record())),
+               {text::truncate_middle(ranks_text(ranks), 8, screen.ascii)}});
+  }
+  if (table.empty() && left_out == 0) return;
+  constexpr std::array<std::string_view, 3> kTitles{"forward", "backward", "after the step"};
+  screen.out << '\n' << screen.paint(kTitles[static_cast<std::size_t>(pass)], text::Style::kBold);
+  if (left_out > 0) screen.out << fmt::format(" ({} finite)", text::exact(left_out));
+  screen.out << '\n';
+  if (!table.empty()) table.print(screen.out, screen.width, screen.color, screen.ascii);
+}
+
+}  // namespace
+
+void show_attempt(Client& client, const AttemptOptions& options, const Screen& screen) {
+  v1::GetAttemptRequest request;
+  request.set_run(options.run);
+  request.set_segment(options.segment);
+  request.set_attempt(options.attempt);
+  if (options.rank) request.set_rank(*options.rank);
+  const auto response = read_attempt(client, request);
+  if (screen.json) return print_json(response, screen.out);
+  print_summary(response.attempt(), screen);
+  std::vector<const v1::TensorRecord*> flow;
+  for (const auto& tensor : response.tensors()) flow.push_back(&tensor);
+  std::stable_sort(flow.begin(), flow.end(), [](const auto* a, const auto* b) { return comes_before(a->info(), b->info()); });
+  const auto found = std::find_if(flow.begin(), flow.end(), [](const auto* t) { return bad(*t) && !maybe_mask(*t); });
+  const auto* first = found == flow.end() ? nullptr : *found;
+  print_poisoned(client, request, response.attempt(), screen);
+  if (first != nullptr) {
+    print_wrapped("First non-finite in the order that values flowed: " + told(*first), text::Style::kCritical, screen);
+  } else if (!flow.empty()) {
+    screen.out << "All that was measured is finite.\n";
+  }
+  print_blamed(client, response.attempt(), options.run, screen);
+  if (flow.empty()) {
+    screen.out << "No tensor was measured at this attempt (sampling, or none was sent).\n";
+    return;
+  }
+  bool scaled = false;
+  for (const auto* tensor : flow) scaled = scaled || scale_of(tensor->record()) != 1;
+  for (const auto pass : {Pass::kForward, Pass::kBackward, Pass::kStep}) print_tensors(flow, first, pass, options, screen);
+  screen.out << '\n';
+  print_record_notes(scaled, screen);
+  if (std::any_of(flow.begin(), flow.end(), [](const auto* t) { return maybe_mask(*t); })) {
+    screen.out << "m = only -Inf, which masks hold by design.\n";
+  }
+}
+
+}  // namespace scalewatch::cli
