@@ -81,6 +81,12 @@ Diagnosis diagnose(const RunFacts& facts, std::vector<Finding> findings) {
   }
   const Finding& root = diagnosis.findings.front();
   diagnosis.verdict = root.severity;
+  if (root.severity >= Severity::kWarning) {
+    // That all is as it should be is no advice beside something that is not.
+    for (Finding& finding : diagnosis.findings) {
+      std::erase_if(finding.advice, [](const Advice& advice) { return advice.id == "calm"; });
+    }
+  }
   diagnosis.headline = fmt::format("{}: {}", root.rule, root.summary);
   // Rules whose summary does not tell the origin themselves.
   if (root.blame && root.summary.find(" began in ") == std::string::npos && !root.blame->where.empty()) {

@@ -16,8 +16,8 @@ struct Figure {
 };
 using Figures = std::vector<Figure>;
 
-void bench_cost(Figures& figures);     // the trainer's thread, packing
-void bench_threads(Figures& figures);  // the client's threads and memory
-void bench_faults(Figures& figures);   // the trainer's time per attempt while the server is in trouble
+void bench_cost(Figures& figures);                      // the trainer's thread, packing
+void bench_threads(Figures& figures);                   // the client's threads and memory
+void bench_faults(Figures& figures, bool own_network);  // the trainer's time per attempt while the server is in trouble
 
 }  // namespace scalewatch::bench

@@ -56,8 +56,11 @@ class DeviceTrainer {
   bool attempt(float value = 1, float found_inf = 0) {
     Monitor& m = *monitor_;
     const Gpu gpu{0, streams_[0]};
-    data_[0].as<float>()[0] = value;
-    found_inf_.as<float>()[0] = found_inf;
+    // In the order of the stream: what was observed before is still to be measured.
+    update_on(streams_[0], [this, value, found_inf] {
+      data_[0].as<float>()[0] = value;
+      found_inf_.as<float>()[0] = found_inf;
+    });
     bool ok = m.begin_attempt(++step_);
     DeviceTensorOptions transient;
     transient.transient = true;

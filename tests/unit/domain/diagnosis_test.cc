@@ -47,6 +47,14 @@ TEST(Diagnosis, InfoAloneIsNoWarning) {
   EXPECT_EQ(verdict_text(Severity::kInfo), "info");
 }
 
+TEST(Diagnosis, NothingToDoIsNotSaidBesideAWarning) {
+  Finding calm = finding("NonFiniteGradient", Severity::kInfo, 1);
+  calm.advice = {{"calm", "nothing to do", 0.8}};
+  EXPECT_EQ(diagnose({}, {calm}).findings.front().advice.size(), 1u);
+  const Diagnosis diagnosis = diagnose({}, {calm, finding("ConsecutiveSkips", Severity::kCritical, 4)});
+  EXPECT_TRUE(diagnosis.findings.back().advice.empty());
+}
+
 TEST(Diagnosis, TheHeadlineNamesTheOriginOnce) {
   Driver driver;
   driver.attempt(false);
