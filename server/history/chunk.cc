@@ -342,6 +342,31 @@ TensorSummary SummariesView::at(std::size_t tensor, std::uint64_t numel) const {
   return summary;
 }
 
+TensorSummary SummariesView::ranked(std::size_t tensor) const {
+  TensorSummary summary;
+  summary.records = records(tensor);
+  if (summary.records == 0) return summary;
+  const auto value = [&](std::size_t column, std::uint64_t otherwise) {
+    return has(column) ? columns_[column].at(tensor) : otherwise;
+  };
+  Record& record = summary.total.record;
+  record.numel = std::numeric_limits<std::uint64_t>::max();
+  record.min = float_of(value(kMin, bits_of(kAbsent)));
+  record.max = float_of(value(kMax, bits_of(kAbsent)));
+  record.nan = value(kNanCount, 0);
+  record.pos_inf = value(kPosInf, 0);
+  record.neg_inf = value(kNegInf, 0);
+  summary.total.scale = double_of(value(kScale, bits_of(1.0)));
+  summary.total.target = static_cast<DType>(value(kTarget, 0));
+  summary.headroom = has(kHeadroom) ? std::optional(double_of(value(kHeadroom, 0))) : headroom_of(summary.total);
+  if (summary.headroom && !std::isfinite(*summary.headroom)) summary.headroom.reset();
+  summary.scale_low = double_of(value(kScaleLow, bits_of(summary.total.scale)));
+  summary.scale_high = double_of(value(kScaleHigh, bits_of(summary.total.scale)));
+  summary.norm = float_of(value(kNorm, 0));
+  summary.underflow = float_of(value(kUnderflow, 0));
+  return summary;
+}
+
 std::string join_frames(std::span<const std::string> frames) {
   std::string blob((frames.size() + 1) * kOffsetBytes, '\0');
   auto offset = static_cast<std::uint32_t>(blob.size());

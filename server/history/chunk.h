@@ -78,6 +78,9 @@ class SummariesView {
   [[nodiscard]] std::uint32_t records(std::size_t tensor) const;
   // `numel` of one measurement, by the table.
   [[nodiscard]] TensorSummary at(std::size_t tensor, std::uint64_t numel) const;
+  // The same with only what tensors are ranked by: extremes, non-finite counts, scales, target, headroom, norm, underflow;
+  // numel is as large as can be. A third of the cost.
+  [[nodiscard]] TensorSummary ranked(std::size_t tensor) const;
 
  private:
   static constexpr std::size_t kExtra = 8;

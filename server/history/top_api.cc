@@ -132,7 +132,7 @@ void take_summaries(Reading& reading, const Catalog& catalog, By::By by, v1::Rol
           const auto& slot = slots[block * kChunkTensors + i];
           if (slot.tensor == Catalog::kNone || view.records(i) == 0) continue;
           if (role != v1::ROLE_UNSPECIFIED && catalog.tensors[slot.tensor].info.role() != role) continue;
-          if (const auto bound = score_bound(by, view.at(i, slot.numel))) leaders.take_bound(slot.tensor, *bound);
+          if (const auto bound = score_bound(by, view.ranked(i))) leaders.take_bound(slot.tensor, *bound);
         }
       }
     }
@@ -189,7 +189,12 @@ std::vector<Api::Top> Api::leading(const Ask& ask, const Catalog& catalog, Readi
   ReportRange range = ask.range;
   range.first = reached;
   for (const auto tensor : order) {
-    if (found.size() >= ask.limit && *leaders.most(tensor) < *leaders.exact(found[ask.limit - 1])) break;
+    if (found.size() >= ask.limit) {
+      // Those that follow promise no more, and of equal ones the first in forward order leads.
+      const auto last = found[ask.limit - 1];
+      const double most = *leaders.most(tensor);
+      if (most < *leaders.exact(last) || (most == *leaders.exact(last) && tensor > last)) break;
+    }
     if (leaders[tensor].bounded) {
       Verify verify(ask.by, tensor, covered.merged, leaders);
       TensorSeries(reading, catalog, tensor).read_pieces(range, verify);
