@@ -68,7 +68,10 @@ std::optional<std::int64_t> Places::value_of(const Reading& reading, Source sour
       return std::nullopt;
     case Source::kBatch:
       if (reading.batches_per_epoch && reading.epoch && *reading.epoch >= 0) {
-        return static_cast<std::int64_t>(std::floor(*reading.epoch)) * *reading.batches_per_epoch + *reading.batch;
+        // Nearly everybody counts epochs from 1; who does not shows it by an epoch 0.
+        from_zero_ = from_zero_ || *reading.epoch < 1;
+        const auto epoch = static_cast<std::int64_t>(std::floor(*reading.epoch)) - (from_zero_ ? 0 : 1);
+        return epoch * *reading.batches_per_epoch + *reading.batch;
       }
       return reading.batch;
     default:

@@ -44,6 +44,7 @@ class Places {
   std::int64_t base_ = 0;                  // steps of the epochs before, where the count begins anew in each
   std::optional<std::int64_t> last_;       // newest value without base_
   std::optional<double> epoch_;
+  bool from_zero_ = false;  // an epoch 0 was read
   // While skip lines number their own steps: another count that goes on between and after them.
   struct Beside {
     std::optional<std::int64_t> first, at_skip, now;

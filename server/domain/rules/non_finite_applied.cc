@@ -63,8 +63,11 @@ class NonFiniteApplied : public PersistedRule<NonFiniteApplied> {
     const Finding* open = context.sink.find(name(), {});
     const auto& origin = open != nullptr ? open->blame : attempt.blame;
     if (origin) draft.summary += fmt::format("; {} began in {}", kind_text(origin->kind), origin_text(*origin));
-    draft.evidence = {{"attempts", static_cast<double>(count_), "attempts", {}},
-                      {"tensors_non_finite", static_cast<double>(tensors_non_finite(attempt.joined)), "tensors", {}}};
+    draft.evidence = {{"attempts", static_cast<double>(count_), "attempts", {}}};
+    // A norm that was reported tells of no tensor.
+    if (const auto tensors = tensors_non_finite(attempt.joined); tensors > 0) {
+      draft.evidence.push_back({"tensors_non_finite", static_cast<double>(tensors), "tensors", {}});
+    }
     if (found_inf != 0) draft.evidence.push_back({"found_inf_decided", found_inf, "", {}});
     if (open == nullptr) draft.blame = attempt.blame;
     context.sink.raise(std::move(draft));

@@ -150,8 +150,8 @@ class PairScanner {
     pending_bracket_ = 0;
     last_end_ = 0;
     if ((!named_ || bracketed) && out_.words_count_ < Pairs::kMaxWords) out_.words_[out_.words_count_++] = word;
-    // lr(Cosine): and Epoch(train): what stands in the parentheses belongs to the key.
-    if (at_ + 1 < text_.size() && text_[at_] == '(' && is_letter(text_[at_ + 1])) {
+    // lr(Cosine): and Epoch(train): what stands in the parentheses belongs to the key. scaler.get_scale()= is one, too.
+    if (at_ + 1 < text_.size() && text_[at_] == '(' && (is_letter(text_[at_ + 1]) || text_[at_ + 1] == ')')) {
       const std::size_t close = text_.substr(0, std::min(text_.size(), at_ + 40)).find(')', at_);
       if (close != std::string_view::npos) {
         std::size_t next = close + 1;

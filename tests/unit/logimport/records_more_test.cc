@@ -30,6 +30,16 @@ TEST(Pairs, ACountOfNansIsNoNan) {
   EXPECT_EQ(all[0].loss, 10.41);
 }
 
+TEST(KeyValue, ACallThatGivesTheScaleNamesIt) {
+  for (const char* key : {"scaler.get_scale()", "scaler.get_scale", "get_scale()", "amp_scaler.get_scale()"}) {
+    const auto all =
+        read_records("iter=3 | loss=2.000 | " + std::string(key) + "=32768.0\niter=4 | loss=1.900 | " + key + "=32768.0\n");
+    ASSERT_EQ(all.size(), 2U) << key;
+    EXPECT_EQ(all[0].scale, 32768) << key;
+    EXPECT_EQ(all[0].loss, 2) << key;
+  }
+}
+
 TEST(RankDifferences, ReasoningAboutRanksIsNoMessage) {
   for (const char* prose :
        {"If the loss scale differs between rank 0 and rank 1, you should reduce found_inf first.",

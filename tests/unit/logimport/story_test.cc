@@ -153,6 +153,21 @@ TEST(Story, SkipsOfALogThatBeginsInTheMiddleAreNoSearch) {
   EXPECT_NE(find(diagnose(log), "ConsecutiveSkips"), nullptr);
 }
 
+TEST(Story, EpochsCountFromOneUnlessOneIsZero) {
+  const auto first_bad = [](int first_epoch) {
+    std::string log;
+    for (int epoch = first_epoch; epoch < first_epoch + 2; ++epoch) {
+      for (int step = 0; step < 100; step += 10) {
+        log += fmt::format("Epoch {} step {}/100 loss={} lr=0.001\n", epoch, step,
+                           epoch > first_epoch && step >= 50 ? "nan" : "2.5");
+      }
+    }
+    const auto diagnosis = diagnose(log);
+    return diagnosis.findings.empty() ? -1 : diagnosis.findings.front().first_step;
+  };
+  EXPECT_EQ(first_bad(0), first_bad(1));
+}
+
 TEST(Story, AFollowedLogTellsOfAFindingOnceItIsThere) {
   LogDoctor doctor;
   doctor.begin_file();
