@@ -238,6 +238,7 @@ struct RunModel {
   std::uint64_t applied = 0;
   std::uint64_t skipped = 0;
   std::uint64_t partial = 0;
+  std::uint64_t passed = 0;                // applied attempts that a log only lets one count; in none of the above
   std::optional<std::int64_t> first_step;  // of the segment's first attempt seen
   std::int64_t last_step = 0;
   TimeMs now = 0;                             // when the newest input happened
@@ -270,7 +271,7 @@ struct RunModel {
   void persist(A& a) {
     a(segment, segment_started, world_size, framework, compute_dtype, ranks, present, scalers, closed, newest, attempts,
       applied, skipped, partial, last_step, suspect_since, suspect_since_step, loss, grad_norm, lr, poisoned, masks, blames);
-    a(first_step, now, from_log, segment_before);
+    a(first_step, now, from_log, segment_before, passed);
   }
 };
 

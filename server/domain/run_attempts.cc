@@ -8,6 +8,18 @@
 #include "server/domain/blame.h"
 
 namespace scalewatch::domain {
+namespace {
+
+// Attempts that went well right before this one, by the log that counts them.
+std::uint64_t passed_before(const JoinedAttempt& joined) {
+  std::uint64_t most = 0;
+  for (const RankReport& report : joined.reports) {
+    for (const ScalerReport& scaler : report.scalers) most = std::max(most, scaler.seen.applied_before);
+  }
+  return most;
+}
+
+}  // namespace
 
 void RunFold::step(const ScalerReport& scaler, Rank rank, Attempt attempt, std::int64_t number) {
   ScalerTrack& track = run_.scalers[scaler.track];
@@ -47,6 +59,7 @@ void RunFold::close(JoinedAttempt joined) {
       break;
   }
   ++run_.attempts;
+  run_.passed += passed_before(joined);
   run_.closed = joined.attempt;
   run_.last_step = joined.step();
   take_latest(joined);

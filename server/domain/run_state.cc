@@ -47,8 +47,8 @@ RunView RunState::view() const {
   view.world_size = run.world_size;
   view.framework = run.framework;
   view.compute_dtype = run.compute_dtype;
-  view.attempts = run.attempts;
-  view.applied = run.applied;
+  view.attempts = run.attempts + run.passed;
+  view.applied = run.applied + run.passed;
   view.skipped = run.skipped;
   view.partial = run.partial;
   view.last_step = run.last_step;
