@@ -1,12 +1,13 @@
 // The store takes nothing: what happens now is judged and shown, and not remembered until it does.
 #include <fmt/core.h>
 
+#include "server/domain/rules/lag_rule.h"
 #include "server/domain/rules/rules.h"
 
 namespace scalewatch::domain {
 namespace {
 
-class HistoryDegraded : public StatelessRule {
+class HistoryDegraded : public LagRule {
  public:
   [[nodiscard]] std::string_view name() const override { return "HistoryDegraded"; }
 
@@ -18,17 +19,9 @@ class HistoryDegraded : public StatelessRule {
     }
     const TimeMs limit = context.thresholds.history_degraded_after_ms;
     if (open == nullptr && lag.lag < limit) return;
-    Draft draft;
-    draft.rule = name();
-    draft.severity = Severity::kWarning;
-    draft.first_attempt = open != nullptr ? open->first_attempt : context.run.newest;
-    draft.first_step = open != nullptr ? open->first_step : context.run.last_step;
-    draft.attempt = context.run.newest;
-    draft.step = context.run.last_step;
-    draft.summary =
-        fmt::format("the server's history has taken nothing for {:.0f} s: {}", static_cast<double>(lag.lag) / 1000, lag.why);
-    draft.evidence = {{"not_stored_for", static_cast<double>(lag.lag) / 1000, "seconds", static_cast<double>(limit) / 1000}};
-    context.sink.raise(std::move(draft));
+    context.sink.raise(draft(
+        fmt::format("the server's history has taken nothing for {:.0f} s: {}", static_cast<double>(lag.lag) / 1000, lag.why),
+        "not_stored_for", lag.lag, limit, context));
   }
 };
 

@@ -1,12 +1,13 @@
 // The server is behind: what it is told waits, and so do its alerts.
 #include <fmt/core.h>
 
+#include "server/domain/rules/lag_rule.h"
 #include "server/domain/rules/rules.h"
 
 namespace scalewatch::domain {
 namespace {
 
-class IngestLag : public StatelessRule {
+class IngestLag : public LagRule {
  public:
   [[nodiscard]] std::string_view name() const override { return "IngestLag"; }
 
@@ -18,17 +19,10 @@ class IngestLag : public StatelessRule {
       if (open != nullptr && (lag.history_refuses || lag.lag < limit / 2)) context.sink.resolve(name(), {});
       return;
     }
-    Draft draft;
-    draft.rule = name();
-    draft.severity = Severity::kWarning;
-    draft.first_attempt = open != nullptr ? open->first_attempt : context.run.newest;
-    draft.first_step = open != nullptr ? open->first_step : context.run.last_step;
-    draft.attempt = context.run.newest;
-    draft.step = context.run.last_step;
-    draft.summary = fmt::format("the server is {:.1f} s behind: reports wait so long to be stored, and alerts with them",
-                                static_cast<double>(lag.lag) / 1000);
-    draft.evidence = {{"lag", static_cast<double>(lag.lag) / 1000, "seconds", static_cast<double>(limit) / 1000}};
-    context.sink.raise(std::move(draft));
+    context.sink.raise(
+        draft(fmt::format("the server is {:.1f} s behind: reports wait so long to be stored, and alerts with them",
+                          static_cast<double>(lag.lag) / 1000),
+              "lag", lag.lag, limit, context));
   }
 };
 
