@@ -25,6 +25,7 @@ constexpr std::uint64_t kSmallestBufferBytes = 64ULL << 10;
 constexpr std::uint32_t kDefaultRing = 16;
 constexpr std::int32_t kLongestRing = 4096;
 constexpr unsigned kMostThreads = 64;
+constexpr std::uint64_t kDefaultHistogramEvery = 100;
 constexpr std::uint32_t kMostRanks = 100'000;  // what a server takes unless it is told otherwise
 constexpr std::uint64_t kLongestAgeS = 10ULL * 365 * 24 * 3600;
 constexpr char kDefaultServer[] = "127.0.0.1:7462";
@@ -124,7 +125,8 @@ void refuse(const std::string& message) {
 Opening opening_of(const scalewatch_options* options) {
   const scalewatch_options given = sized(options, "options");
   if (given.measure_threads > kMostThreads) refuse("measure_threads must be at most 64");
-  return {identity_of(given), sender_of(given), std::max(given.measure_threads, 1U)};
+  const std::uint64_t every = given.histogram_every == 0 ? kDefaultHistogramEvery : given.histogram_every;
+  return {identity_of(given), sender_of(given), std::max(given.measure_threads, 1U), every >= SCALEWATCH_NEVER ? 0 : every};
 }
 
 ScalerInfo scaler_of(const char* name, const char* policy, const scalewatch_parameter* parameters,

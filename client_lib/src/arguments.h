@@ -25,6 +25,7 @@ struct Opening {
   Identity identity;
   SenderOptions sender;
   unsigned measure_threads = 1;
+  std::uint64_t histogram_every = 0;  // 0 = never
 };
 [[nodiscard]] Opening opening_of(const scalewatch_options* options);
 

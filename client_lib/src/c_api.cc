@@ -359,6 +359,7 @@ int scalewatch_get_stats(scalewatch_monitor* monitor, scalewatch_stats* stats) {
     made.dropped_spool_limit = dropped(LossCause::kSpoolLimit);
     made.misuse_dropped = counters.misuse_dropped;
     made.sampled_out = counters.sampled_out;
+    made.histograms_lost = counters.histograms_lost + m.recorder().devices().histograms_lost();
     made.buffered_bytes = status.buffered_bytes;
     made.spooled_bytes = status.spooled_bytes;
     made.connects = status.connects;

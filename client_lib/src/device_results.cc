@@ -122,6 +122,15 @@ void DeviceResults::apply(Attempt& attempt, cuda::Batch& batch) {
       if (tag.scale != cuda::kNone) into.scale = effective_scale(batch.scalar(block, tag.scale));
     }
   }
+  if (attempt.histograms == nullptr) return;
+  for (std::size_t i = 0; i < batch.exponents(); ++i) {
+    const cuda::RecordTag& tag = batch.record_tags[batch.exponent_tags[i]];
+    if (tag.place >= attempt.sheet->size()) continue;
+    Measured& into = (*attempt.sheet)[tag.place];
+    if (into.histogram == kNoHistogram) continue;
+    batch.add_exponents(i, attempt.histograms->slots[into.histogram]);
+    ++into.histogram_micros;
+  }
 }
 
 void DeviceResults::reclaim() {

@@ -18,6 +18,11 @@ Devices::Lost why(const cuda::Measurer& measurer) noexcept {
   return measurer.device().quiet() ? Devices::Lost::kQuiet : Devices::Lost::kBusy;
 }
 
+// Of the next record.
+std::uint32_t record_number(const cuda::Batch& batch) noexcept {
+  return static_cast<std::uint32_t>(batch.record_tags.size());
+}
+
 std::uint32_t find_scale(const std::vector<cuda::ScalarTag>& tags, std::uint64_t address) noexcept {
   const cuda::ScalarTag wanted = scale_tag(address);
   for (std::size_t i = 0; i < tags.size(); ++i) {
@@ -44,6 +49,7 @@ void Devices::Lane::clear() noexcept {
   tensors.clear();
   descs.clear();
   shapes.clear();
+  exponents.clear();
   scalars.clear();
   scalar_tags.clear();
 }
@@ -56,7 +62,7 @@ Devices::Gpu& Devices::gpu(int ordinal) {
   used_.reserve(kMost);
   sent_.reserve(kMostBatches);
   auto made = std::make_unique<Gpu>(ordinal);
-  made->measurer.expect(expected_records_, expected_chunks_);
+  made->measurer.expect(expected_records_, expected_chunks_, expected_exponents_);
   used_.push_back(made.get());
   place.store(made.get(), std::memory_order_release);
   return *made.release();
@@ -91,6 +97,7 @@ void Devices::note(const DevicePlace& where, const DeviceTensor& tensor, const d
   }
   to->tensors.push_back(tensor);
   to->descs.push_back(desc);
+  if (tensor.histogram) to->exponents.push_back(desc);
 }
 
 void Devices::note(const DevicePlace& where, const device::ScalarSource& source, const cuda::ScalarTag& tag) {
@@ -104,15 +111,29 @@ void Devices::note(const DevicePlace& where, const device::ScalarSource& source,
 
 // ---- launching ------------------------------------------------------------------------------------------------------
 
-// The lane's batch with room for the work; one that is full is handed over first.
-cuda::Batch* Devices::room(Gpu& gpu, Lane& lane, const cuda::Work& work) noexcept {
+cuda::Batch* Devices::room(Gpu& gpu, Lane& lane, cuda::Work& work) noexcept {
   const std::size_t scalars = work.scalars.size() + kScalesApart;
-  const std::size_t bytes = work.packet_bytes() + kScalesApart * sizeof(device::ScalarSource);
+  const auto bytes = [&work] { return work.packet_bytes() + kScalesApart * sizeof(device::ScalarSource); };
+  const auto without_exponents = [&] {
+    histograms_lost_.fetch_add(work.exponents.size(), std::memory_order_relaxed);
+    work.exponents = {};
+  };
+  const auto fits = [&] {
+    return cuda::Measurer::has_room(*lane.batch, work.tensors.size(), scalars, bytes(), work.exponents.size());
+  };
   if (lane.batch != nullptr) {
-    if (cuda::Measurer::has_room(*lane.batch, work.tensors.size(), scalars, bytes)) return lane.batch;
+    if (fits()) return lane.batch;
+    if (!work.exponents.empty() && lane.batch->exponent_room == 0) without_exponents();
+    if (fits()) return lane.batch;
     hand_over(gpu, lane);
   }
-  lane.batch = gpu.measurer.open(lane.stream, work.tensors.size(), bytes);
+  // Of the few batches that take histograms: one for all that the attempt has on this stream.
+  if (exponents_) {
+    lane.batch = gpu.measurer.open(lane.stream, work.tensors.size(), bytes(), std::max<std::size_t>(work.exponents.size(), 1));
+    if (lane.batch != nullptr) return lane.batch;
+    without_exponents();
+  }
+  lane.batch = gpu.measurer.open(lane.stream, work.tensors.size(), bytes());
   return lane.batch;
 }
 
@@ -171,12 +192,16 @@ void Devices::launch(Gpu& gpu, Lane& lane, std::uint32_t& graph) {
   if (capture == cuda::Measurer::Capture::kYes) return launch_captured(gpu, lane, graph);
   if (cuda::Graph* left = std::exchange(lane.recording, nullptr)) left->closed = true;  // its capture ended without a launch
   if (lane.empty()) return;
-  cuda::Batch* const batch = room(gpu, lane, lane.work());
+  cuda::Work work = lane.work();
+  work.exponents = lane.exponents;
+  cuda::Batch* const batch = room(gpu, lane, work);
   if (batch == nullptr) return give_up(why(measurer));
   add_scales(lane, batch->scalar_tags);
-  if (!measurer.launch(*batch, lane.work())) return give_up(why(measurer));
+  work.scalars = lane.scalars;
+  if (!measurer.launch(*batch, work)) return give_up(why(measurer));
   batch->scalar_tags.insert(batch->scalar_tags.end(), lane.scalar_tags.begin(), lane.scalar_tags.end());
   for (const DeviceTensor& tensor : lane.tensors) {
+    if (tensor.histogram && !work.exponents.empty()) batch->exponent_tags.push_back(record_number(*batch));
     cuda::RecordTag& tag = batch->record_tags.emplace_back(places_.place(tensor));
     if (tensor.desc.scale_address != 0) tag.scale = find_scale(batch->scalar_tags, tensor.desc.scale_address);
   }
@@ -193,7 +218,8 @@ void Devices::measure(const DevicePlace& where, const DeviceTensor& tensor, cons
   const cuda::Measurer::Capture capture = current ? measurer.capturing(to->stream) : cuda::Measurer::Capture::kUnknown;
   if (capture == cuda::Measurer::Capture::kUnknown) return lose(why(measurer), 1);
   if (capture == cuda::Measurer::Capture::kYes) return measure_captured(on, *to, tensor, shape);
-  const cuda::Work one{{&tensor.desc, 1}, {}, {}};
+  cuda::Work one{{&tensor.desc, 1}, {shape, shape == nullptr ? 0U : 1U}, {}};
+  if (tensor.histogram) one.exponents = one.tensors;
   cuda::Batch* const batch = room(on, *to, one);
   if (batch == nullptr) return lose(why(measurer), 1);
   const std::uint64_t address = tensor.desc.scale_address;
@@ -203,6 +229,9 @@ void Devices::measure(const DevicePlace& where, const DeviceTensor& tensor, cons
     batch->scalar_tags.push_back(scale_tag(address));
   }
   if (!measurer.launch_one(*batch, tensor.desc, shape)) return lose(why(measurer), 1);
+  if (!one.exponents.empty() && measurer.count_exponents(*batch, tensor.desc, shape)) {
+    batch->exponent_tags.push_back(record_number(*batch));
+  }
   cuda::RecordTag& tag = batch->record_tags.emplace_back(places_.place(tensor));
   if (address != 0) tag.scale = find_scale(batch->scalar_tags, address);
 }
@@ -225,6 +254,7 @@ void Devices::end(Attempt& attempt) {
       lane.used = lane.recording != nullptr;
     }
   }
+  exponents_ = false;
   std::swap(attempt.batches, sent_);
   sent_.clear();
   if (std::exchange(lost_any_, false)) attempt.statistics_lost = LossCause::kDevice;
@@ -237,6 +267,12 @@ std::size_t Devices::captured_in(Gpu& gpu, cuda::Graph& graph) {
   if (known != captured_.end()) return static_cast<std::size_t>(known - captured_.begin());
   captured_.push_back({&gpu, &graph, {}});
   return captured_.size() - 1;
+}
+
+// Replays make no histograms: which attempts make them is the host's to say.
+void Devices::add_captured(Captured& captured, const DeviceTensor& tensor) {
+  captured.tensors.push_back(tensor);
+  captured.tensors.back().histogram = false;
 }
 
 void Devices::launch_captured(Gpu& gpu, Lane& lane, std::uint32_t& graph) {
@@ -255,7 +291,7 @@ void Devices::launch_captured(Gpu& gpu, Lane& lane, std::uint32_t& graph) {
   const std::size_t index = captured_in(gpu, *into);
   recording.scalar_tags.insert(recording.scalar_tags.end(), lane.scalar_tags.begin(), lane.scalar_tags.end());
   recording.record_tags.resize(recording.record_tags.size() + lane.tensors.size());
-  captured_[index].tensors.insert(captured_[index].tensors.end(), lane.tensors.begin(), lane.tensors.end());
+  for (const DeviceTensor& tensor : lane.tensors) add_captured(captured_[index], tensor);
   graph = static_cast<std::uint32_t>(index);
   lane.clear();
 }
@@ -274,7 +310,7 @@ void Devices::measure_captured(Gpu& gpu, Lane& lane, const DeviceTensor& tensor,
   }
   if (!gpu.measurer.launch_one(*into, tensor.desc, shape)) return lose(why(gpu.measurer), 1);
   recording.record_tags.emplace_back();
-  captured_[captured_in(gpu, *into)].tensors.push_back(tensor);
+  add_captured(captured_[captured_in(gpu, *into)], tensor);
 }
 
 bool Devices::collect(std::uint32_t graph, cuda::Stream stream) {

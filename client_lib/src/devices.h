@@ -38,6 +38,7 @@ struct DeviceTensor {
   std::uint32_t tensor = 0;
   DType target = DType::kUnspecified;
   double scale = 1;  // 0: desc.scale_address knows it
+  bool histogram = false;
   device::TensorDesc desc{};
 };
 
@@ -67,6 +68,8 @@ class Devices {
   static constexpr std::size_t kStreams = 8;           // of one device at a time
   static constexpr std::size_t kMostNoted = 1U << 20;  // between two launches
 
+  static constexpr std::size_t kMostExponents = 1024;  // histograms of an attempt and device that memory is taken for at first
+
   // Why records or scalars of GPUs were lost.
   enum class Lost : std::uint8_t { kQuiet, kBusy, kLate, kReplays };
   static constexpr std::size_t kLostCauses = 4;
@@ -77,10 +80,13 @@ class Devices {
   Devices& operator=(const Devices&) = delete;
 
   // What all declared tensors come to, for the first memory of a device.
-  void expect(std::uint64_t chunks) noexcept {
+  void expect(std::uint64_t chunks, bool gradient) noexcept {
     ++expected_records_;
     expected_chunks_ += chunks;
+    if (gradient && expected_exponents_ < kMostExponents) ++expected_exponents_;
   }
+  // The attempt that begins makes histograms.
+  void begin_exponents() noexcept { exponents_ = true; }
 
   // May throw std::bad_alloc while warming up.
   void note(const DevicePlace& where, const DeviceTensor& tensor, const device::StridedDesc* shape);
@@ -109,6 +115,7 @@ class Devices {
     return lost_[static_cast<std::size_t>(cause)].load(std::memory_order_relaxed);
   }
   [[nodiscard]] std::uint64_t lost() const noexcept;
+  [[nodiscard]] std::uint64_t histograms_lost() const noexcept { return histograms_lost_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t driver_calls() const noexcept;  // on the trainer's thread
   [[nodiscard]] std::uint64_t poll_calls() const noexcept;    // on the client's
   void add_gpu_ns(std::uint64_t ns) noexcept { gpu_ns_.fetch_add(ns, std::memory_order_relaxed); }
@@ -124,12 +131,13 @@ class Devices {
     std::vector<DeviceTensor> tensors;
     std::vector<device::TensorDesc> descs;
     std::vector<device::StridedDesc> shapes;
+    std::vector<device::TensorDesc> exponents;  // of those tensors that a histogram is wanted of
     std::vector<device::ScalarSource> scalars;
     std::vector<cuda::ScalarTag> scalar_tags;
     cuda::Batch* batch = nullptr;
     cuda::Measurer::Capture capture = cuda::Measurer::Capture::kNo;  // when it was asked last
     cuda::Graph* recording = nullptr;  // of transient tensors in a capture; the next launch ends it
-    [[nodiscard]] cuda::Work work() const noexcept { return {descs, shapes, scalars}; }
+    [[nodiscard]] cuda::Work work() const noexcept { return {descs, shapes, scalars, {}}; }
     [[nodiscard]] bool empty() const noexcept { return descs.empty() && scalars.empty(); }
     void clear() noexcept;
   };
@@ -147,12 +155,15 @@ class Devices {
   Gpu& gpu(int ordinal);
   Lane* lane(Gpu& gpu, cuda::Stream stream) noexcept;
   void lose(Lost cause, std::uint64_t records) noexcept;
-  [[nodiscard]] cuda::Batch* room(Gpu& gpu, Lane& lane, const cuda::Work& work) noexcept;
+  // The lane's batch with room for the work; one that is full is handed over first. Takes histograms that find none out of the
+  // work.
+  [[nodiscard]] cuda::Batch* room(Gpu& gpu, Lane& lane, cuda::Work& work) noexcept;
   void hand_over(Gpu& gpu, Lane& lane) noexcept;
   void launch(Gpu& gpu, Lane& lane, std::uint32_t& graph);
   void launch_captured(Gpu& gpu, Lane& lane, std::uint32_t& graph);
   void measure_captured(Gpu& gpu, Lane& lane, const DeviceTensor& tensor, const device::StridedDesc* shape);
   std::size_t captured_in(Gpu& gpu, cuda::Graph& graph);
+  static void add_captured(Captured& captured, const DeviceTensor& tensor);
 
   Places& places_;
   std::array<std::atomic<Gpu*>, kMost> gpus_{};
@@ -160,10 +171,13 @@ class Devices {
   std::vector<Captured> captured_;
   std::vector<cuda::Batch*> sent_;  // of the open attempt
   bool lost_any_ = false;           // of the open attempt
+  bool exponents_ = false;          // the open attempt makes histograms
   std::size_t expected_records_ = 0;
+  std::size_t expected_exponents_ = 0;
   std::uint64_t expected_chunks_ = 0;
   std::array<std::atomic<std::uint64_t>, kLostCauses> lost_{};
   std::atomic<std::uint64_t> gpu_ns_{0};
+  std::atomic<std::uint64_t> histograms_lost_{0};
 };
 
 }  // namespace scalewatch::client

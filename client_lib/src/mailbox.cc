@@ -17,6 +17,10 @@ void make_room(Sheet& sheet, std::size_t tensors) {
   sheet.clear();
 }
 
+std::size_t gradients_among(const std::vector<TensorInfo>& tensors) {
+  return static_cast<std::size_t>(std::ranges::count(tensors, Role::kGradient, &TensorInfo::role));
+}
+
 }  // namespace
 
 Mailbox::Mailbox(std::uint64_t max_bytes) : max_bytes_(max_bytes), attempts_(std::make_unique<Attempt[]>(kAttempts + 1)) {
@@ -32,7 +36,7 @@ Mailbox::~Mailbox() {
 
 // ---- trainer's thread, setting up -----------------------------------------------------------------------------------
 
-void Mailbox::prepare(std::size_t scalers, std::size_t optimizers) {
+void Mailbox::prepare(std::size_t scalers, std::size_t optimizers, bool histograms) {
   for (std::size_t i = 0; i <= kAttempts; ++i) {
     attempts_[i].scalers.reserve(scalers);
     attempts_[i].optimizers.reserve(optimizers);
@@ -40,11 +44,16 @@ void Mailbox::prepare(std::size_t scalers, std::size_t optimizers) {
     if (i < kAttempts) free_attempts_.push(&attempts_[i]);
   }
   for (Sheet& sheet : small_) {
-    make_room(sheet, kBadKept);
+    client::make_room(sheet, kBadKept);
     free_small_.push(&sheet);
   }
   const std::size_t tensors = setting_up_.tensors.size();
-  make_room(*sheet_, tensors);
+  with_histograms_ = histograms;
+  for (Histograms& each : histograms_) {
+    make_room(each, gradients_among(setting_up_.tensors));
+    free_histograms_.push(&each);
+  }
+  client::make_room(*sheet_, tensors);
   keep_sheets_ready(tensors);
 }
 
@@ -83,6 +92,12 @@ Sheet* Mailbox::take_sheet(std::size_t tensors) noexcept {
   return nullptr;
 }
 
+Histograms* Mailbox::take_histograms() noexcept {
+  if (held_histograms_ == nullptr) free_histograms_.pop(held_histograms_);
+  if (held_histograms_ != nullptr) held_histograms_->used = 0;
+  return held_histograms_;
+}
+
 void Mailbox::post(std::size_t bad, std::size_t tensors) noexcept {
   const std::uint64_t number = attempt_->number;
   Attempt* next = nullptr;
@@ -106,6 +121,7 @@ void Mailbox::post(std::size_t bad, std::size_t tensors) noexcept {
     }
     sheet_->clear();
   }
+  attempt_->histograms = std::exchange(held_histograms_, nullptr);
   posted_.push(std::exchange(attempt_, next));  // never full: it holds every attempt there is
   ended_.store(number, std::memory_order_release);
 }
@@ -143,19 +159,28 @@ void Mailbox::take(Mail& mail) {
   Overrides* retired = nullptr;
   while (retired_.pop(retired)) delete retired;
   tensors_ += mail.tensors.size();
+  gradients_ += gradients_among(mail.tensors);
   outgrown_.consume_all([this](Sheet* sheet) { give_back(sheet); });
   keep_sheets_ready(tensors_);
 }
 
 std::size_t Mailbox::sheets_for(std::size_t tensors) const noexcept {
   const std::uint64_t bytes = std::max<std::uint64_t>(tensors, 1) * sizeof(Measured);
-  return std::clamp<std::uint64_t>(max_bytes_ / bytes, 3, kMaxSheets);
+  const std::uint64_t share = with_histograms_ ? max_bytes_ - max_bytes_ / kHistogramsShare * kHistograms : max_bytes_;
+  return std::clamp<std::uint64_t>(share / bytes, 3, kMaxSheets);
+}
+
+void Mailbox::make_room(Histograms& histograms, std::size_t gradients) const {
+  if (!with_histograms_) return;
+  const std::uint64_t most = std::max<std::uint64_t>(max_bytes_ / kHistogramsShare / sizeof(ExponentCounts), kFewestHistograms);
+  const std::size_t wanted = std::min<std::uint64_t>(gradients, most);
+  if (histograms.slots.size() < wanted) histograms.slots.resize(wanted);
 }
 
 void Mailbox::keep_sheets_ready(std::size_t tensors) {
   while (sheets_.size() < sheets_for(tensors)) {
     auto sheet = std::make_unique<Sheet>();
-    make_room(*sheet, tensors);
+    client::make_room(*sheet, tensors);
     free_sheets_.push(sheets_.emplace_back(std::move(sheet)).get());
   }
 }
@@ -169,6 +194,10 @@ void Mailbox::give_back(Attempt* attempt) {
       give_back(sheet);
     }
   }
+  if (Histograms* histograms = attempt->histograms) {
+    make_room(*histograms, gradients_);
+    free_histograms_.push(histograms);
+  }
   attempt->reset();
   free_attempts_.push(attempt);
 }
@@ -178,7 +207,7 @@ void Mailbox::give_back(Sheet* sheet) {
     std::erase_if(sheets_, [sheet](const auto& owned) { return owned.get() == sheet; });
     return;
   }
-  if (sheet->capacity() < tensors_) make_room(*sheet, tensors_ + tensors_ / 4);  // a table that grows goes on growing
+  if (sheet->capacity() < tensors_) client::make_room(*sheet, tensors_ + tensors_ / 4);  // a table that grows goes on growing
   free_sheets_.push(sheet);
 }
 

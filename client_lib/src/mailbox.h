@@ -43,15 +43,16 @@ class Mailbox {
   static constexpr std::size_t kAttempts = 512;  // on their way at most
   static constexpr std::size_t kBadKept = 64;    // non-finite tensors of an attempt that found no sheet
 
-  // max_bytes: of sheets on their way. There are at least three, whatever the number of tensors.
+  // max_bytes: of sheets and histograms on their way. There are at least three sheets, whatever the number of tensors.
   explicit Mailbox(std::uint64_t max_bytes);
   ~Mailbox();
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
 
   // ---- trainer's thread, setting up ----
-  // Makes the slots, for so many scalers and optimizers. Before the client's thread begins.
-  void prepare(std::size_t scalers, std::size_t optimizers);
+  // Makes the slots, for so many scalers and optimizers. Before the client's thread begins. histograms: of gradients there will
+  // be some.
+  void prepare(std::size_t scalers, std::size_t optimizers, bool histograms);
   void add_tensor(TensorInfo info);
   // Asks the client's thread to end by the deadline. say_goodbye = false: the process ends without having closed; false when
   // the lock was not to be had in 200 ms: a signal handler that exits may have interrupted its owner.
@@ -60,9 +61,12 @@ class Mailbox {
   // ---- trainer's thread, training ----
   [[nodiscard]] Attempt& attempt() noexcept { return *attempt_; }
   [[nodiscard]] Sheet& sheet() noexcept { return *sheet_; }
-  // Hands attempt() and sheet() over; both are empty afterwards. bad: records of the sheet that are not finite. tensors:
-  // declared so far; a sheet that was made for far fewer goes back to the client's thread, which makes it larger. Without a
-  // free sheet only some of those go along; without a free attempt nothing does, which shows as a gap in Attempt::number.
+  // Room for the open attempt's histograms, empty; null when all there is is on its way. Valid until the next post().
+  [[nodiscard]] Histograms* take_histograms() noexcept;
+  // Hands attempt(), sheet() and the histograms over; all are empty afterwards. bad: records of the sheet that are not finite.
+  // tensors: declared so far; a sheet that was made for far fewer goes back to the client's thread, which makes it larger.
+  // Without a free sheet only some of those go along; without a free attempt nothing does, which shows as a gap in
+  // Attempt::number.
   void post(std::size_t bad, std::size_t tensors) noexcept;
   // False when it had to be dropped.
   bool post(const Misuse& misuse) noexcept { return misuse_.push(misuse); }
@@ -111,6 +115,9 @@ class Mailbox {
   static constexpr std::size_t kSmallSheets = 8;
   static constexpr std::size_t kMaxMisuse = 128;
   static constexpr std::size_t kMaxOverrides = 16;
+  static constexpr std::size_t kHistograms = 2;         // attempts with histograms on their way
+  static constexpr std::size_t kFewestHistograms = 16;  // of an attempt, whatever max_bytes is
+  static constexpr std::uint64_t kHistogramsShare = 8;  // each gets so much of max_bytes at most
 
   template <class T, std::size_t kCapacity>
   using Ring = boost::lockfree::spsc_queue<T, boost::lockfree::capacity<kCapacity>>;
@@ -119,16 +126,19 @@ class Mailbox {
   [[nodiscard]] std::size_t sheets_for(std::size_t tensors) const noexcept;
   void keep_sheets_ready(std::size_t tensors);
   void give_back(Sheet* sheet);
+  void make_room(Histograms& histograms, std::size_t gradients) const;
 
   // The trainer's side.
   Attempt* attempt_;
   Sheet* sheet_;
+  Histograms* held_histograms_ = nullptr;  // taken and not posted
   std::unique_ptr<Overrides> overrides_;
 
   // Between the threads.
   Ring<Attempt*, kAttempts> posted_, free_attempts_;
   Ring<Sheet*, kMaxSheets> free_sheets_, outgrown_;
   Ring<Sheet*, kSmallSheets> free_small_;
+  Ring<Histograms*, kHistograms> free_histograms_;
   Ring<Misuse, kMaxMisuse> misuse_;
   std::atomic<Overrides*> offered_{nullptr};
   Ring<Overrides*, kMaxOverrides> retired_;
@@ -141,6 +151,9 @@ class Mailbox {
   std::size_t tensors_ = 0;
   std::vector<std::unique_ptr<Sheet>> sheets_;
   std::array<Sheet, kSmallSheets> small_;
+  std::size_t gradients_ = 0;
+  bool with_histograms_ = false;
+  std::array<Histograms, kHistograms> histograms_;
   std::unique_ptr<Attempt[]> attempts_;
 
   // Under the lock.

@@ -45,7 +45,8 @@ Monitor::Monitor(Opening opening)
       options_(std::move(opening.sender)),
       identity_(std::move(opening.identity)),
       mailbox_(options_.buffer_bytes / kQueueShare),
-      recorder_(mailbox_, identity_.compute_dtype, opening.measure_threads) {
+      recorder_(mailbox_, identity_.compute_dtype, opening.measure_threads, opening.histogram_every),
+      histograms_(opening.histogram_every != 0) {
   options_.buffer_bytes -= options_.buffer_bytes / kQueueShare;
 }
 
@@ -85,7 +86,7 @@ void Monitor::require_scaler(std::uint32_t id) const {
 void Monitor::begin(std::int64_t step) {
   if (closed_) throw Refused(SCALEWATCH_WRONG_STATE, "the process is ending");  // only its exit closes without freeing
   if (!started_) {
-    if (!std::exchange(prepared_, true)) mailbox_.prepare(identity_.scalers.size(), identity_.optimizers.size());
+    if (!std::exchange(prepared_, true)) mailbox_.prepare(identity_.scalers.size(), identity_.optimizers.size(), histograms_);
     const SignalsBlocked blocked;
     thread_ = std::thread([this] {
       pthread_setname_np(pthread_self(), "scalewatch");

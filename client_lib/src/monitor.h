@@ -48,6 +48,7 @@ class Monitor {
   Identity identity_;
   Mailbox mailbox_;
   Recorder recorder_;
+  const bool histograms_;
   std::thread thread_;
   bool prepared_ = false;
   bool started_ = false;

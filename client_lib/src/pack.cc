@@ -292,6 +292,24 @@ void ReportPacker::pack_block(Writer& report, std::span<const Measured> block) {
   add_sparse(19, neg_inf_);
   add_sparse(20, over_);
   add_sparse(21, first_bad_);  // FirstBadMicro has the same two fields
+  if (histograms_ == nullptr) return;
+  for (std::size_t i = 0; i < block.size(); ++i) pack_histogram(out, static_cast<std::uint32_t>(i), block[i]);
+}
+
+template <class Writer>
+void ReportPacker::pack_histogram(Writer& block, std::uint32_t index, const Measured& measured) {
+  if (measured.histogram == kNoHistogram || measured.histogram_micros != measured.micro_batches || measured.bad()) return;
+  const auto& counts = histograms_->slots[measured.histogram].counts;
+  const auto counted = [](std::uint64_t count) { return count != 0; };
+  const auto begin = std::ranges::find_if(counts, counted);
+  const auto end = std::find_if(counts.rbegin(), std::make_reverse_iterator(begin), counted).base();
+  if (begin == end || histogram_bytes_ > kHistogramBytes) return;
+  constexpr std::size_t kCountBytes = 5;  // of most
+  histogram_bytes_ += static_cast<std::size_t>(end - begin) * kCountBytes;
+  pbf_writer out{block, 22};
+  out.add_uint32(1, index);
+  out.add_sint32(2, ExponentCounts::kFirst + static_cast<std::int32_t>(begin - counts.begin()));
+  out.add_packed_uint64(3, begin, end);
 }
 
 // Blocks of equal key; the non-finite ones apart, where a thinned report finds them.
@@ -332,7 +350,10 @@ std::string ReportPacker::pack(const Attempt& attempt, std::uint64_t seq, std::s
   out.add_uint64(2, attempt.number);
   out.add_int64(3, attempt.step);
   out.add_int64(4, attempt.time_ms);
+  histograms_ = attempt.histograms;
+  histogram_bytes_ = 0;
   if (attempt.sheet != nullptr) pack_blocks(out, chosen_first(attempt));
+  histograms_ = nullptr;
   for (const ScalerObservation& seen : attempt.scalers) pack_scaler(out, seen, attempt.optimizers);
   add_known(out, 7, attempt.loss);
   add_known(out, 8, attempt.lr);

@@ -54,10 +54,12 @@ struct ReportCounters {
 // Packs reports; keeps its columns' memory from one to the next. Both functions sort the attempt's sheet on the way.
 class ReportPacker {
  public:
-  // All of a report but the records that stay back (see SendMode).
+  // All of a report but the records that stay back (see SendMode). Histograms go along with finite records, whose statistics a
+  // thinned report loses first; at most kHistogramBytes of them.
   [[nodiscard]] std::string pack(const Attempt& attempt, std::uint64_t seq, std::span<const Misuse> misuse,
                                  const ReportCounters& counters);
-  // The records that pack() leaves out, as a retrospective report that has no seq yet; empty when there are none.
+  // The records that pack() leaves out, as a retrospective report that has no seq yet, without histograms; empty when there are
+  // none.
   [[nodiscard]] std::string pack_left_out(const Attempt& attempt);
 
  private:
@@ -65,8 +67,12 @@ class ReportPacker {
     std::uint32_t index;
     std::uint64_t count;
   };
+  static constexpr std::size_t kHistogramBytes = 1U << 20;  // a report has to stay below what a server takes
+
   template <class Writer>
   void pack_block(Writer& report, std::span<const Measured> block);
+  template <class Writer>
+  void pack_histogram(Writer& block, std::uint32_t index, const Measured& measured);
   template <class Writer>
   void pack_blocks(Writer& report, std::span<Measured> records);
 
@@ -75,6 +81,8 @@ class ReportPacker {
   std::vector<std::uint64_t> zero_, subnormal_, flushed_, numel_;
   std::vector<std::uint32_t> ids_;
   std::vector<Sparse> nan_, pos_inf_, neg_inf_, over_, first_bad_;
+  const Histograms* histograms_ = nullptr;  // of the report that is being packed
+  std::size_t histogram_bytes_ = 0;
 };
 
 // A report out of pack_left_out's.

@@ -41,8 +41,12 @@ std::uint64_t Recorder::extrapolated(std::uint64_t ns) {
   return ns > kInterruptedNs ? ns : ns * kSampling;
 }
 
-Recorder::Recorder(Mailbox& mailbox, DType compute_dtype, unsigned threads)
-    : mailbox_(mailbox), compute_dtype_(compute_dtype), workers_(threads > 1 ? std::make_unique<Workers>(threads) : nullptr) {}
+Recorder::Recorder(Mailbox& mailbox, DType compute_dtype, unsigned threads, std::uint64_t histogram_every)
+    : mailbox_(mailbox),
+      compute_dtype_(compute_dtype),
+      workers_(threads > 1 ? std::make_unique<Workers>(threads) : nullptr),
+      histogram_every_(histogram_every),
+      next_histograms_(histogram_every == 0 ? 0 : 1) {}
 
 void Recorder::add_sampling(Sampling::Rule rule) {
   if (begun_) throw Refused(SCALEWATCH_WRONG_STATE, "sampling is said before the first attempt begins");
@@ -53,7 +57,9 @@ void Recorder::add_sampling(Sampling::Rule rule) {
 
 std::uint32_t Recorder::add_tensor(TensorInfo info) {
   if (tensors_.size() >= kMaxTensors) throw Refused(SCALEWATCH_LIMIT, "a monitor takes at most 1,000,000 tensors");
-  const Declared declared{info.role, info.dtype, sampling_.cadence_of(info), info.numel};
+  Declared declared{info.role, info.dtype, sampling_.cadence_of(info), info.numel};
+  const bool gradient = info.role == Role::kGradient;
+  if (gradient) declared.gradient = gradients_;
   const auto [name, added] = names_.insert(info.name + '\n' + std::to_string(static_cast<int>(info.role)));
   if (!added) throw Refused(SCALEWATCH_INVALID_ARGUMENT, "tensor '" + info.name + "' was already added with this role");
   // All or nothing: ids count on both sides.
@@ -61,7 +67,9 @@ std::uint32_t Recorder::add_tensor(TensorInfo info) {
     tensors_.push_back(declared);
     mailbox_.add_tensor(std::move(info));
     const auto dtype = static_cast<device::U8>(declared.dtype);
-    devices_.expect(device::chunk_count({0, declared.numel, 0, 1, 0, dtype, 0, device::chunk_shift(dtype, declared.numel), 0}));
+    devices_.expect(device::chunk_count({0, declared.numel, 0, 1, 0, dtype, 0, device::chunk_shift(dtype, declared.numel), 0}),
+                    gradient);
+    gradients_ += gradient ? 1 : 0;
   } catch (...) {
     tensors_.resize(std::min(tensors_.size(), names_.size() - 1), declared);
     names_.erase(name);
@@ -80,6 +88,7 @@ void Recorder::begin(std::int64_t step) {
   attempt.number = counters_.attempts.load(std::memory_order_relaxed) + 1;
   attempt.step = step;
   open_ = true;
+  histograms_ = nullptr;
   // Since the last attempt the trainer used the caches for itself: the first observation need not wait for what it finds here.
   for (std::size_t line = 0; line < 4; ++line) {
     __builtin_prefetch(reinterpret_cast<const char*>(mailbox_.sheet().data()) + line * kCacheLine, 1);
@@ -95,6 +104,39 @@ void Recorder::begin(std::int64_t step) {
     for (std::size_t i = 0; i < said->cadences.size(); ++i) said->due[i] = due(said->cadences[i], attempt.number);
     overrides_ = said;
   }
+  if (attempt.number == next_histograms_) begin_histograms();
+}
+
+void Recorder::begin_histograms() noexcept {
+  histograms_ = mailbox_.take_histograms();
+  const std::size_t room = histograms_ == nullptr ? 0 : histograms_->slots.size();
+  if (room == 0) {
+    histograms_ = nullptr;
+    add_to(counters_.histograms_lost, gradients_);
+  } else {
+    histogram_turns_ = (gradients_ + room - 1) / room;
+    histogram_turn_ = (next_histograms_ - 1) / histogram_every_ % histogram_turns_;
+    devices_.begin_exponents();
+  }
+  next_histograms_ += histogram_every_;
+}
+
+bool Recorder::wants_histogram(const Declared& declared, SendMode send) const noexcept {
+  return histograms_ != nullptr && declared.gradient != kNotGradient && send == SendMode::kAlways &&
+         declared.gradient % histogram_turns_ == histogram_turn_;
+}
+
+ExponentCounts* Recorder::histogram_of(std::uint32_t tensor, Measured& into) noexcept {
+  if (!wants_histogram(tensors_[tensor], into.send)) return nullptr;
+  if (into.histogram == kNoHistogram) {
+    if (histograms_->used == histograms_->slots.size()) {  // tensors were declared since the attempt began
+      add_to(counters_.histograms_lost, 1);
+      return nullptr;
+    }
+    into.histogram = static_cast<std::uint32_t>(histograms_->used++);
+    histograms_->slots[into.histogram].counts.fill(0);
+  }
+  return &histograms_->slots[into.histogram];
 }
 
 Attempt& Recorder::open_attempt() {
@@ -169,9 +211,9 @@ void Recorder::add(Measured& into, const Record& record) {
   if (!was_bad && into.bad()) ++bad_;
 }
 
-template <class Measure>
+template <class Measure, class Count>
 void Recorder::observe_with(std::uint32_t tensor, std::uint64_t numel, double scale, std::int32_t target,
-                            const Measure& measure) {
+                            const Measure& measure, const Count& count) {
   open_attempt();
   const DType dtype = declared(tensor).dtype;
   const Due due = due_of(tensor);
@@ -179,29 +221,48 @@ void Recorder::observe_with(std::uint32_t tensor, std::uint64_t numel, double sc
   const bool sampled = calls_++ % kSampling == 0;
   const std::uint64_t entered = sampled ? now_ns() : 0;
   Measured& into = place(tensor, due.send, scale, target);
+  std::uint64_t counting = 0;
+  if (histograms_ != nullptr) [[unlikely]] {
+    if (ExponentCounts* counts = histogram_of(tensor, into)) {
+      const std::uint64_t begun = now_ns();
+      count(dtype, *counts);
+      ++into.histogram_micros;
+      counting = now_ns() - begun;
+      add_to(counters_.measure_ns, counting);
+    }
+  }
   if (!sampled && numel < kLongPass) return add(into, measure(dtype, into.target, into.scale));
   const std::uint64_t begun = now_ns();
   const Record record = measure(dtype, into.target, into.scale);
   const std::uint64_t pass = now_ns() - begun;
   add(into, record);
   add_to(counters_.measure_ns, numel < kLongPass ? extrapolated(pass) : pass);
-  if (sampled) add_to(counters_.trainer_thread_ns, extrapolated(now_ns() - entered - pass));
+  if (sampled) add_to(counters_.trainer_thread_ns, extrapolated(now_ns() - entered - pass - counting));
 }
 
 void Recorder::observe(std::uint32_t tensor, const void* data, std::uint64_t numel, double scale, std::int32_t target) {
   if (data == nullptr && numel != 0) throw Refused(SCALEWATCH_INVALID_ARGUMENT, "data is NULL");
-  observe_with(tensor, numel, scale, target, [=, this](DType dtype, DType against, double under) {
-    return measure(data, dtype, numel, against, under, workers_.get());
-  });
+  observe_with(
+      tensor, numel, scale, target,
+      [=, this](DType dtype, DType against, double under) {
+        return measure(data, dtype, numel, against, under, workers_.get());
+      },
+      [=](DType dtype, ExponentCounts& counts) { measure_exponents(data, dtype, numel, counts); });
 }
 
 void Recorder::observe(std::uint32_t tensor, StridedTensor view, double scale, std::int32_t target) {
   std::uint64_t numel = 1;
   for (std::size_t i = 0; i < view.dims; ++i) numel *= view.sizes[i];
-  observe_with(tensor, numel, scale, target, [&view, this](DType dtype, DType against, double under) {
-    view.dtype = dtype;
-    return measure(view, against, under, workers_.get());
-  });
+  observe_with(
+      tensor, numel, scale, target,
+      [&view, this](DType dtype, DType against, double under) {
+        view.dtype = dtype;
+        return measure(view, against, under, workers_.get());
+      },
+      [&view](DType dtype, ExponentCounts& counts) {
+        view.dtype = dtype;
+        measure_exponents(view, counts);
+      });
 }
 
 void Recorder::observe(std::uint32_t tensor, const Record& record, double scale, std::int32_t target) {

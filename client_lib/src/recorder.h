@@ -39,13 +39,15 @@ class Recorder final : private Places {
     std::atomic<std::uint64_t> attempts{0};  // ended so far
     std::atomic<std::uint64_t> dropped_stopped{0};
     std::atomic<std::uint64_t> misuse_dropped{0};
-    std::atomic<std::uint64_t> sampled_out{0};  // observations that sampling left out
+    std::atomic<std::uint64_t> sampled_out{0};      // observations that sampling left out
+    std::atomic<std::uint64_t> histograms_lost{0};  // due, and without room
     std::atomic<std::uint64_t> trainer_thread_ns{0};
     std::atomic<std::uint64_t> measure_ns{0};
   };
 
-  // threads: share the pass over a large tensor, the caller's included.
-  Recorder(Mailbox& mailbox, DType compute_dtype, unsigned threads);
+  // threads: share the pass over a large tensor, the caller's included. histogram_every: attempts between two histograms of a
+  // gradient; 0 = none.
+  Recorder(Mailbox& mailbox, DType compute_dtype, unsigned threads, std::uint64_t histogram_every);
 
   // Every function throws Refused when it changed nothing because of what it was told.
   void add_sampling(Sampling::Rule rule);
@@ -86,9 +88,11 @@ class Recorder final : private Places {
     DType dtype = DType::kUnspecified;
     std::uint16_t cadence = 0;  // the trainer's own sampling
     std::uint64_t numel = 0;
-    std::uint64_t seen_in = 0;  // attempt that slot belongs to
-    std::uint32_t slot = 0;     // index in the sheet
+    std::uint64_t seen_in = 0;              // attempt that slot belongs to
+    std::uint32_t slot = 0;                 // index in the sheet
+    std::uint32_t gradient = kNotGradient;  // its number among the gradients
   };
+  static constexpr std::uint32_t kNotGradient = std::numeric_limits<std::uint32_t>::max();
 
   const Declared& declared(std::uint32_t tensor) const;
   [[nodiscard]] Due due_of(std::uint32_t tensor) const noexcept;
@@ -99,8 +103,14 @@ class Recorder final : private Places {
   Measured* place_or_null(std::uint32_t tensor, SendMode send, double scale, DType against);
   [[nodiscard]] bool agrees(std::uint32_t tensor, double scale, DType against) const noexcept;
   void add(Measured& into, const Record& record);
-  template <class Measure>
-  void observe_with(std::uint32_t tensor, std::uint64_t numel, double scale, std::int32_t target, const Measure& measure);
+  template <class Measure, class Count>
+  void observe_with(std::uint32_t tensor, std::uint64_t numel, double scale, std::int32_t target, const Measure& measure,
+                    const Count& count);
+  void begin_histograms() noexcept;
+  // Whether the open attempt makes a histogram of a tensor whose record goes this way.
+  [[nodiscard]] bool wants_histogram(const Declared& declared, SendMode send) const noexcept;
+  // Null: it makes none, or has no room for it.
+  ExponentCounts* histogram_of(std::uint32_t tensor, Measured& into) noexcept;
 
   // One call in so many has its time taken: a clock costs as much as the call. A prime, so that it is not always the same
   // tensors'. A pass over more elements is always timed.
@@ -115,6 +125,12 @@ class Recorder final : private Places {
   Sampling sampling_;
   std::vector<Due> due_;  // of the open attempt, by the trainer's own cadences
   const Overrides* overrides_ = nullptr;
+  const std::uint64_t histogram_every_;
+  std::uint64_t next_histograms_;     // attempt; 0 = never
+  Histograms* histograms_ = nullptr;  // of the open attempt; null = it makes none
+  std::size_t histogram_turns_ = 1;   // gradients take turns when there are more than room for their histograms
+  std::size_t histogram_turn_ = 0;
+  std::uint32_t gradients_ = 0;
   std::vector<Declared> tensors_;
   std::unordered_set<std::string> names_;  // name and role
   bool open_ = false;

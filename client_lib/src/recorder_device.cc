@@ -65,6 +65,7 @@ cuda::RecordTag Recorder::place(const DeviceTensor& tensor) noexcept {
     devices_.count_lost(Devices::Lost::kBusy, 1);
     return {};
   }
+  if (tensor.histogram) histogram_of(tensor.tensor, *into);  // what comes of it goes there
   return {static_cast<std::uint32_t>(into - mailbox_.sheet().data()), into->micro_batches++, cuda::kNone};
 }
 
@@ -81,6 +82,7 @@ void Recorder::observe_device(std::uint32_t tensor, const void* data, std::uint6
   noted.tensor = tensor;
   noted.target = how.target == DType::kUnspecified ? compute_dtype_ : how.target;
   noted.scale = how.scale_address != 0 ? 0 : how.scale;
+  noted.histogram = wants_histogram(tensors_[tensor], due.send);
   if (!agrees(tensor, noted.scale, noted.target)) {
     throw Refused(SCALEWATCH_INVALID_ARGUMENT, "this tensor was observed in this attempt under another scale or target");
   }

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "cuda/record/exponents.h"
 #include "cuda/record/record.h"
 
 namespace scalewatch::cuda {
@@ -62,6 +63,13 @@ struct Identity {
 // When the full record of a measured tensor is sent. One that is non-finite is sent in any case.
 enum class SendMode : std::uint8_t { kAlways, kIfFoundInf, kIfBad };
 
+// Room for the exponent histograms of one attempt.
+struct Histograms {
+  std::vector<ExponentCounts> slots;
+  std::size_t used = 0;
+};
+inline constexpr std::uint32_t kNoHistogram = std::numeric_limits<std::uint32_t>::max();
+
 // One tensor at one attempt: its micro-batches merged.
 struct Measured {
   std::uint32_t id = 0;
@@ -69,9 +77,11 @@ struct Measured {
   DType target = DType::kUnspecified;
   SendMode send = SendMode::kAlways;
   std::uint32_t micro_batches = 0;
-  std::int64_t first_bad_micro = -1;  // -1 = none was non-finite
-  double scale = 1;                   // 0: a GPU knows it
-  std::uint64_t table_numel = 0;      // as declared
+  std::int64_t first_bad_micro = -1;       // -1 = none was non-finite
+  double scale = 1;                        // 0: a GPU knows it
+  std::uint64_t table_numel = 0;           // as declared
+  std::uint32_t histogram = kNoHistogram;  // slot in the attempt's histograms
+  std::uint32_t histogram_micros = 0;      // micro-batches in it: it is whole when these are all
   Record record;
 
   [[nodiscard]] bool bad() const noexcept { return record.non_finite() != 0; }
@@ -140,6 +150,7 @@ struct Attempt {
   std::int64_t step = 0;
   std::int64_t time_ms = 0;
   Sheet* sheet = nullptr;                        // what was measured; owned by the mailbox
+  Histograms* histograms = nullptr;              // of some of it, at some attempts; owned by the mailbox
   bool sheet_cut = false;                        // it holds some of the non-finite records only
   LossCause statistics_lost = LossCause::kNone;  // why the sheet holds less than was measured
   std::vector<ScalerObservation> scalers;
@@ -164,6 +175,7 @@ struct Attempt {
   // Empties it and keeps its memory.
   void reset() {
     sheet = nullptr;
+    histograms = nullptr;
     sheet_cut = false;
     statistics_lost = LossCause::kNone;
     scalers.clear();

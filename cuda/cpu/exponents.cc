@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstring>
 
+#include "cuda/cpu/gather.h"
 #include "cuda/cpu/measure.h"
 #include "cuda/record/format.h"
 
@@ -88,6 +89,11 @@ void measure_exponents(const void* data, DType dtype, std::uint64_t numel, Expon
     case DType::kUnspecified:
       return;
   }
+}
+
+void measure_exponents(const StridedTensor& tensor, ExponentCounts& counts) noexcept {
+  cpu::Walk walk;
+  if (cpu::make_walk(tensor, walk)) cpu::add_walk_exponents(walk, tensor.dtype, counts);
 }
 
 }  // namespace scalewatch

@@ -5,18 +5,18 @@
 namespace scalewatch::cpu {
 namespace {
 
-// Collects elements into blocks and hands full ones to the kernel.
+// Collects elements into blocks and hands full ones on: sink(bytes, elements).
+template <class Sink>
 class Gatherer {
  public:
-  Gatherer(DType dtype, const Cuts& cuts, State& state) noexcept
-      : dtype_(dtype), size_(element_size(dtype)), cuts_(cuts), state_(state) {}
+  Gatherer(DType dtype, const Sink& sink) noexcept : size_(element_size(dtype)), sink_(sink) {}
 
   // Elements that lie one behind the other.
   void add_run(const std::byte* from, std::uint64_t count) noexcept {
     while (count > 0) {
       if (held_ == 0 && count >= kBlock) {
         const std::uint64_t whole = count / kBlock * kBlock;
-        add_elements(from, dtype_, whole, cuts_, state_);
+        sink_(from, whole);
         from += whole * size_;
         count -= whole;
         continue;
@@ -45,7 +45,7 @@ class Gatherer {
   }
 
   void flush() noexcept {
-    if (held_ > 0) add_elements(block_, dtype_, held_, cuts_, state_);
+    if (held_ > 0) sink_(block_, held_);
     held_ = 0;
   }
 
@@ -59,13 +59,50 @@ class Gatherer {
     }
   }
 
-  DType dtype_;
   std::uint64_t size_;
-  const Cuts& cuts_;
-  State& state_;
+  const Sink& sink_;
   std::size_t held_ = 0;
   alignas(64) std::byte block_[kBlock * 8];
 };
+
+// Hands on `count` elements of a walk, at least one, from number `first` on.
+template <class Sink>
+void take_elements(const Walk& walk, DType dtype, std::uint64_t first, std::uint64_t count, const Sink& sink) noexcept {
+  Gatherer gatherer(dtype, sink);
+  const auto size = static_cast<std::int64_t>(element_size(dtype));
+  const std::size_t outer = walk.dims == 0 ? 0 : walk.dims - 1;
+  const std::uint64_t length = walk.dims == 0 ? 1 : walk.sizes[outer];
+  const std::int64_t stride = walk.dims == 0 ? 1 : walk.strides[outer];
+  std::uint64_t index[StridedTensor::kMaxDims] = {};
+  const std::byte* row = walk.start;
+  std::uint64_t rows = first / length;
+  for (std::size_t dim = outer; dim > 0; --dim) {
+    index[dim - 1] = rows % walk.sizes[dim - 1];
+    rows /= walk.sizes[dim - 1];
+    row += static_cast<std::int64_t>(index[dim - 1]) * walk.strides[dim - 1] * size;
+  }
+  std::uint64_t at = first % length;
+  while (true) {
+    const std::uint64_t part = std::min(count, length - at);
+    const std::byte* from = row + static_cast<std::int64_t>(at) * stride * size;
+    if (stride == 1) {
+      gatherer.add_run(from, part);
+    } else {
+      gatherer.add_spread(from, part, stride);
+    }
+    at = 0;
+    count -= part;
+    if (count == 0) break;
+    std::size_t dim = outer;
+    while (++index[dim - 1] == walk.sizes[dim - 1]) {
+      --dim;
+      row -= walk.strides[dim] * size * static_cast<std::int64_t>(walk.sizes[dim] - 1);
+      index[dim] = 0;
+    }
+    row += walk.strides[dim - 1] * size;
+  }
+  gatherer.flush();
+}
 
 }  // namespace
 
@@ -124,40 +161,13 @@ std::uint64_t count_elements(const Walk& walk) noexcept {
 
 void add_walk(const Walk& walk, DType dtype, std::uint64_t first, std::uint64_t count, const Cuts& cuts,
               State& state) noexcept {
-  Gatherer gatherer(dtype, cuts, state);
-  const auto size = static_cast<std::int64_t>(element_size(dtype));
-  const std::size_t outer = walk.dims == 0 ? 0 : walk.dims - 1;
-  const std::uint64_t length = walk.dims == 0 ? 1 : walk.sizes[outer];
-  const std::int64_t stride = walk.dims == 0 ? 1 : walk.strides[outer];
-  std::uint64_t index[StridedTensor::kMaxDims] = {};
-  const std::byte* row = walk.start;
-  std::uint64_t rows = first / length;
-  for (std::size_t dim = outer; dim > 0; --dim) {
-    index[dim - 1] = rows % walk.sizes[dim - 1];
-    rows /= walk.sizes[dim - 1];
-    row += static_cast<std::int64_t>(index[dim - 1]) * walk.strides[dim - 1] * size;
-  }
-  std::uint64_t at = first % length;
-  while (true) {
-    const std::uint64_t part = std::min(count, length - at);
-    const std::byte* from = row + static_cast<std::int64_t>(at) * stride * size;
-    if (stride == 1) {
-      gatherer.add_run(from, part);
-    } else {
-      gatherer.add_spread(from, part, stride);
-    }
-    at = 0;
-    count -= part;
-    if (count == 0) break;
-    std::size_t dim = outer;
-    while (++index[dim - 1] == walk.sizes[dim - 1]) {
-      --dim;
-      row -= walk.strides[dim] * size * static_cast<std::int64_t>(walk.sizes[dim] - 1);
-      index[dim] = 0;
-    }
-    row += walk.strides[dim - 1] * size;
-  }
-  gatherer.flush();
+  take_elements(walk, dtype, first, count,
+                [&](const std::byte* from, std::uint64_t elements) { add_elements(from, dtype, elements, cuts, state); });
+}
+
+void add_walk_exponents(const Walk& walk, DType dtype, ExponentCounts& counts) noexcept {
+  take_elements(walk, dtype, 0, count_elements(walk),
+                [&](const std::byte* from, std::uint64_t elements) { measure_exponents(from, dtype, elements, counts); });
 }
 
 }  // namespace scalewatch::cpu

@@ -26,6 +26,9 @@ struct Walk {
 // Elements of a walk.
 [[nodiscard]] std::uint64_t count_elements(const Walk& walk) noexcept;
 
+// Adds all elements of a walk to a histogram.
+void add_walk_exponents(const Walk& walk, DType dtype, ExponentCounts& counts) noexcept;
+
 // Adds `count` elements of a walk, at least one, from number `first` on: runs of whole blocks where they lie, the rest gathered
 // into blocks.
 void add_walk(const Walk& walk, DType dtype, std::uint64_t first, std::uint64_t count, const Cuts& cuts, State& state) noexcept;

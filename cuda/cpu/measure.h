@@ -2,7 +2,7 @@
 //
 // All functions are thread-safe, allocate nothing, and leave the caller's floating-point environment as it was (rounding mode,
 // flush-to-zero, trapped exceptions: none of them changes a result). Without Workers they take no lock and make no system call.
-// At most 32 KiB of stack. Results are the same bits on every machine and instruction set and for every number of threads: the
+// At most 40 KiB of stack. Results are the same bits on every machine and instruction set and for every number of threads: the
 // order of additions is fixed.
 //
 // x86-64 is tested with every instruction set from SSSE3 to AVX-512. For 64-bit ARM, NEON and SVE compile (g++ 12) and have
@@ -51,6 +51,8 @@ struct StridedTensor {
 
 // Adds the finite non-zero elements at data to a histogram of floor(log2 |x|). Values as stored, not unscaled.
 void measure_exponents(const void* data, DType dtype, std::uint64_t numel, ExponentCounts& counts) noexcept;
+// The same for a strided tensor.
+void measure_exponents(const StridedTensor& tensor, ExponentCounts& counts) noexcept;
 
 // Name of the instruction set that measure() uses on this machine, such as "AVX2". hwy::SetSupportedTargetsForTest restricts
 // the choice, in tests only.

@@ -98,8 +98,8 @@ struct Partial {
   U32 subnormal;
   U32 flushed;
   U32 over;
-  float min;             // NaN when no element is finite
-  float max;             // NaN when no element is finite
+  float min;             // NaN when no element is finite; a zero may have either sign
+  float max;             // the same
   float absmin_nonzero;  // NaN when no finite element is non-zero
   U32 reserved[2];
 };

@@ -71,6 +71,12 @@ double Batch::scalar(std::uint32_t block_index, std::size_t index) const noexcep
   return value;
 }
 
+void Batch::add_exponents(std::size_t index, ExponentCounts& to) const noexcept {
+  ExponentCounts from;
+  std::memcpy(from.counts.data(), host + block_bytes + index * sizeof from.counts, sizeof from.counts);
+  merge(to, from);
+}
+
 std::uint64_t Batch::gpu_ns() noexcept {
   float ms = 0;
   if (!timed || device->poll(device->driver().elapsed_ms, &ms, begin, end) != kSuccess || !(ms > 0)) return 0;

@@ -10,6 +10,7 @@
 
 #include "cuda/device/abi.h"
 #include "cuda/device/device.h"
+#include "cuda/record/exponents.h"
 #include "cuda/record/record.h"
 
 namespace scalewatch::cuda {
@@ -45,6 +46,9 @@ class Batch {
   [[nodiscard]] Record record(std::uint32_t block, std::size_t index) const noexcept;
   [[nodiscard]] std::size_t scalars() const noexcept { return scalar_tags.size(); }
   [[nodiscard]] double scalar(std::uint32_t block, std::size_t index) const noexcept;
+  [[nodiscard]] std::size_t exponents() const noexcept { return exponent_tags.size(); }
+  // Adds a histogram to others of its tensor.
+  void add_exponents(std::size_t index, ExponentCounts& to) const noexcept;
   // GPU time of its kernels in ns; 0 when it was not taken.
   [[nodiscard]] std::uint64_t gpu_ns() noexcept;
   // The trainer may use it again. One whose event has not come yet must not be.
@@ -64,7 +68,9 @@ class Batch {
   std::size_t record_room = 0;
   std::vector<RecordTag> record_tags;  // room for all was reserved
   std::vector<ScalarTag> scalar_tags;  // room for all was reserved
-  // The results' block on the device, and the pinned memory that it is copied to.
+  std::size_t exponent_room = 0;
+  std::vector<std::uint32_t> exponent_tags;  // the record that a histogram is of; room for all was reserved
+  // The results' block on the device, and the pinned memory that it is copied to. Histograms follow the records' room.
   DevicePointer block = 0;
   unsigned char* host = nullptr;
   // What the kernels read: pinned memory, the same on the device, how much is used and how much of the device's is known.

@@ -55,7 +55,8 @@ void Device::load() noexcept {
   static_cast<void>(call(f.module_function, &measure_, module_, device::kMeasureName) &&
                     call(f.module_function, &finish_, module_, device::kFinishName) &&
                     call(f.module_function, &measure_one_, module_, device::kMeasureOneName) &&
-                    call(f.module_function, &gather_, module_, device::kGatherName));
+                    call(f.module_function, &gather_, module_, device::kGatherName) &&
+                    call(f.module_function, &exponents_, module_, device::kExponentsName));
 }
 
 Device::~Device() {

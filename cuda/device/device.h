@@ -67,6 +67,7 @@ class Device {
   [[nodiscard]] Function finish() const noexcept { return finish_; }
   [[nodiscard]] Function measure_one() const noexcept { return measure_one_; }
   [[nodiscard]] Function gather() const noexcept { return gather_; }
+  [[nodiscard]] Function exponents() const noexcept { return exponents_; }
 
   // ---- any thread ----
   [[nodiscard]] Cause cause() const noexcept { return cause_.load(std::memory_order_acquire); }
@@ -86,7 +87,7 @@ class Device {
   DeviceOrdinal device_ = 0;
   Context context_ = nullptr;
   Module module_ = nullptr;
-  Function measure_ = nullptr, finish_ = nullptr, measure_one_ = nullptr, gather_ = nullptr;
+  Function measure_ = nullptr, finish_ = nullptr, measure_one_ = nullptr, gather_ = nullptr, exponents_ = nullptr;
   std::uint32_t processors_ = 1;
   bool left_ = false;
   int architecture_ = 0;  // 10 * major + minor

@@ -13,6 +13,10 @@ namespace {
 
 constexpr std::uint64_t kPoolBytes = 64ULL << 20;  // of batches; three there are in any case
 constexpr std::size_t kFewestBatches = 3;
+constexpr std::uint64_t kExponentPoolBytes = 16ULL << 20;  // of batches that take histograms; two there are in any case
+constexpr std::size_t kFewestExponentBatches = 2;
+constexpr std::uint64_t kHistogramBytes = device::kExponentBins * sizeof(std::uint64_t);
+static_assert(kHistogramBytes == sizeof(ExponentCounts));
 constexpr std::size_t kMostBatches = 16;
 constexpr std::uint64_t kAlignment = 256;
 
@@ -42,13 +46,16 @@ Measurer::~Measurer() {
     return state == Batch::State::kFilling || device_.driver().query_event(batch.done) == kErrorNotReady;
   };
   bool any = !graphs_.empty();
-  for (const Pool& pool : pools_) any = any || std::any_of(pool.batches.get(), pool.batches.get() + pool.count, busy);
+  for (const Pools* pools : {&pools_, &exponent_pools_}) {
+    for (const Pool& pool : *pools) any = any || std::any_of(pool.batches.get(), pool.batches.get() + pool.count, busy);
+  }
   if (!any) return;
   memory_.leave();
   device_.leave();
 }
 
-void Measurer::expect(std::size_t records, std::uint64_t chunks) noexcept {
+void Measurer::expect(std::size_t records, std::uint64_t chunks, std::size_t exponents) noexcept {
+  expected_exponents_ = std::max(expected_exponents_, exponents);
   expected_records_ = std::max(expected_records_, records);
   expected_chunks_ = std::max(expected_chunks_, chunks);
 }
@@ -62,42 +69,51 @@ Measurer::Capture Measurer::capturing(Stream stream) noexcept {
 // ---- batches --------------------------------------------------------------------------------------------------------
 
 // Everything that a batch needs, or nothing.
-bool Measurer::lay_out(Batch& batch, std::size_t records, std::size_t packet_bytes) noexcept {
+bool Measurer::lay_out(Batch& batch, std::size_t records, std::size_t packet_bytes, std::size_t exponents) noexcept {
   batch.device = &device_;
   batch.block_bytes = block_bytes(records);
   batch.record_room = records;
   batch.record_tags.reserve(records);
   batch.scalar_tags.reserve(device::kMaxScalars);
+  batch.exponent_room = exponents;
+  batch.exponent_tags.reserve(exponents);
   batch.packet_room = packet_bytes;
   batch.done = memory_.event(false);
   return batch.done != nullptr;
 }
 
-Measurer::Pool* Measurer::grown(std::size_t records, std::size_t packet_bytes) noexcept {
+Measurer::Pool* Measurer::grown(Pools& pools, std::size_t records, std::size_t packet_bytes, std::size_t exponents) noexcept {
   Pool made;
   made.records = std::bit_ceil(std::max(records, expected_records_));
-  made.packet_bytes = aligned(std::max(packet_bytes, usual_packet_bytes(made.records)));
-  const std::uint64_t each = block_bytes(made.records) + made.packet_bytes;
-  made.count = std::clamp<std::uint64_t>(kPoolBytes / each, kFewestBatches, kMostBatches);
+  made.exponents = exponents == 0 ? 0 : std::max(exponents, expected_exponents_);
+  made.packet_bytes = aligned(std::max(packet_bytes, usual_packet_bytes(made.records, made.exponents)));
+  const std::uint64_t results = block_bytes(made.records) + aligned(made.exponents * kHistogramBytes);
+  const std::uint64_t each = results + made.packet_bytes;
+  made.count = exponents == 0 ? std::clamp<std::uint64_t>(kPoolBytes / each, kFewestBatches, kMostBatches)
+                              : std::clamp<std::uint64_t>(kExponentPoolBytes / each, kFewestExponentBatches, kMostBatches);
   const RelaxedCapture relaxed(device_);
   try {
-    pools_.reserve(pools_.size() + 1);
+    pools.reserve(pools.size() + 1);
     made.batches = std::make_unique<Batch[]>(made.count);
-    const DevicePointer on_device = memory_.device_bytes(each * made.count);
-    unsigned char* const pinned = on_device == 0 ? nullptr : memory_.host_bytes(each * made.count);
+    const bool can_do_without = exponents != 0;
+    const DevicePointer on_device = memory_.device_bytes(each * made.count, can_do_without);
+    unsigned char* const pinned = on_device == 0 ? nullptr : memory_.host_bytes(each * made.count, can_do_without);
+    no_exponents_ = no_exponents_ || (can_do_without && pinned == nullptr);
     if (pinned == nullptr) return nullptr;
     for (std::size_t i = 0; i < made.count; ++i) {
       Batch& batch = made.batches[i];
       batch.block = on_device + i * each;
       batch.host = pinned + i * each;
-      batch.packet = batch.block + block_bytes(made.records);
-      batch.staging = batch.host + block_bytes(made.records);
+      batch.packet = batch.block + results;
+      batch.staging = batch.host + results;
       batch.begin = memory_.event(true);
       batch.end = memory_.event(true);
-      if (!lay_out(batch, made.records, made.packet_bytes) || batch.begin == nullptr || batch.end == nullptr) return nullptr;
+      if (!lay_out(batch, made.records, made.packet_bytes, made.exponents) || batch.begin == nullptr || batch.end == nullptr) {
+        return nullptr;
+      }
     }
-    pools_.push_back(std::move(made));
-    return &pools_.back();
+    pools.push_back(std::move(made));
+    return &pools.back();
   } catch (const std::bad_alloc&) {
     device_.fail(Cause::kOutOfMemory, kErrorOutOfMemory);
     return nullptr;
@@ -124,11 +140,13 @@ Batch* Measurer::free_in(Pool& pool) noexcept {
   return nullptr;
 }
 
-Batch* Measurer::open(Stream stream, std::size_t records, std::size_t packet_bytes) noexcept {
-  Pool* pool = pools_.empty() ? nullptr : &pools_.back();
-  if (pool == nullptr || pool->records < records || pool->packet_bytes < packet_bytes) {
+Batch* Measurer::open(Stream stream, std::size_t records, std::size_t packet_bytes, std::size_t exponents) noexcept {
+  if (exponents != 0 && no_exponents_) return nullptr;
+  Pools& pools = exponents == 0 ? pools_ : exponent_pools_;
+  Pool* pool = pools.empty() ? nullptr : &pools.back();
+  if (pool == nullptr || pool->records < records || pool->packet_bytes < packet_bytes || pool->exponents < exponents) {
     const std::size_t twice = pool == nullptr ? 1 : 2;
-    pool = grown(records * twice, packet_bytes * twice);
+    pool = grown(pools, records * twice, packet_bytes * twice, exponents * twice);
   }
   Batch* batch = pool == nullptr ? nullptr : free_in(*pool);
   if (batch == nullptr) return nullptr;
@@ -137,12 +155,15 @@ Batch* Measurer::open(Stream stream, std::size_t records, std::size_t packet_byt
   batch->timed = false;
   batch->record_tags.clear();
   batch->scalar_tags.clear();
+  batch->exponent_tags.clear();
   batch->packet_used = 0;
   return batch;
 }
 
-bool Measurer::has_room(const Batch& batch, std::size_t records, std::size_t scalars, std::size_t packet_bytes) noexcept {
-  return batch.record_tags.size() + records <= batch.record_room && batch.scalar_tags.size() + scalars <= device::kMaxScalars &&
+bool Measurer::has_room(const Batch& batch, std::size_t records, std::size_t scalars, std::size_t packet_bytes,
+                        std::size_t exponents) noexcept {
+  return batch.exponent_tags.size() + exponents <= batch.exponent_room &&
+         batch.record_tags.size() + records <= batch.record_room && batch.scalar_tags.size() + scalars <= device::kMaxScalars &&
          batch.packet_used + packet_bytes <= batch.packet_room;
 }
 
@@ -174,6 +195,16 @@ void Measurer::end_timing(Batch& batch) noexcept {
   if (timing_) batch.timed = device_.call(device_.driver().record_event, batch.end, batch.stream);
 }
 
+bool Measurer::upload(Batch& batch, const Packet& packet) noexcept {
+  const auto [offset, bytes] = packet.dirty();
+  if (bytes == 0 || device_.call(device_.driver().upload_async, batch.packet + offset,
+                                 static_cast<const void*>(batch.staging + offset), bytes, batch.stream)) {
+    return true;
+  }
+  batch.packet_known = 0;  // nobody knows what lies there
+  return false;
+}
+
 bool Measurer::launch_into(Batch& batch, const Work& work, const Scratch* scratch, const std::uint64_t* counter,
                            bool last) noexcept {
   Packet packet(batch);
@@ -183,12 +214,11 @@ bool Measurer::launch_into(Batch& batch, const Work& work, const Scratch* scratc
   std::uint64_t chunks = 0;
   const DevicePointer first_chunk = packet.add_first_chunks(work.tensors, chunks);
   const DevicePointer shapes = work.shapes.empty() ? 0 : packet.add(work.shapes);
-  const auto [offset, bytes] = packet.dirty();
-  if (bytes != 0 && !device_.call(device_.driver().upload_async, batch.packet + offset,
-                                  static_cast<const void*>(batch.staging + offset), bytes, batch.stream)) {
-    batch.packet_known = 0;  // nobody knows what lies there
-    return false;
-  }
+  std::uint64_t exponent_chunks = 0;
+  const DevicePointer exponents = packet.add(work.exponents);
+  const DevicePointer first_exponent_chunk =
+      work.exponents.empty() ? 0 : packet.add_first_chunks(work.exponents, exponent_chunks);
+  if (!upload(batch, packet)) return false;
   const device::Results results = results_of(batch, counter);
   const auto scalar_count = static_cast<std::uint32_t>(work.scalars.size());
   const auto tensor_count = static_cast<std::uint32_t>(work.tensors.size());
@@ -206,8 +236,23 @@ bool Measurer::launch_into(Batch& batch, const Work& work, const Scratch* scratc
   device::FinishParams finish{tensors, first_chunk,  scratch->partials, scalars,      scratch->ticket,
                               results, tensor_count, scalar_count,      first_record, advance};
   if (!start(device_.finish(), device::finish_grid(tensor_count, device_.processors()), batch.stream, finish)) return false;
+  if (!work.exponents.empty() &&
+      !start_exponents(batch, exponents, first_exponent_chunk, shapes, work.exponents.size(), exponent_chunks)) {
+    return false;
+  }
   end_timing(batch);
   return true;
+}
+
+bool Measurer::start_exponents(Batch& batch, DevicePointer exponents, DevicePointer first_chunk, DevicePointer shapes,
+                               std::size_t count, std::uint64_t chunks) noexcept {
+  const DevicePointer counts = batch.block + batch.block_bytes + batch.exponent_tags.size() * kHistogramBytes;
+  if (!device_.call(device_.driver().set_async, counts, static_cast<unsigned char>(0), count * kHistogramBytes, batch.stream)) {
+    return false;
+  }
+  if (chunks == 0) return true;
+  device::ExponentsParams params{exponents, first_chunk, shapes, counts, static_cast<std::uint32_t>(count), 0};
+  return start(device_.exponents(), device::measure_grid(chunks, device_.processors()), batch.stream, params);
 }
 
 bool Measurer::launch_one_into(Batch& batch, const device::TensorDesc& tensor, const device::StridedDesc* shape,
@@ -241,9 +286,22 @@ bool Measurer::launch_one(Batch& batch, const device::TensorDesc& tensor, const 
   return scratch != nullptr && launch_one_into(batch, tensor, shape, *scratch, nullptr);
 }
 
+bool Measurer::count_exponents(Batch& batch, const device::TensorDesc& tensor, const device::StridedDesc* shape) noexcept {
+  Packet packet(batch);
+  device::TensorDesc one = tensor;
+  one.strided = shape == nullptr ? 0 : 1;
+  const std::span<const device::TensorDesc> tensors(&one, 1);
+  std::uint64_t chunks = 0;
+  const DevicePointer at = packet.add(tensors);
+  const DevicePointer first_chunk = packet.add_first_chunks(tensors, chunks);
+  const DevicePointer shapes = shape == nullptr ? 0 : packet.add(std::span(shape, 1));
+  return upload(batch, packet) && start_exponents(batch, at, first_chunk, shapes, 1, chunks);
+}
+
 bool Measurer::send(Batch& batch) noexcept {
-  const std::size_t bytes =
-      device::records_offset(device::kMaxScalars) + batch.record_tags.size() * sizeof(device::DeviceRecord);
+  const std::size_t bytes = batch.exponents() != 0 ? batch.block_bytes + batch.exponents() * kHistogramBytes
+                                                   : device::records_offset(device::kMaxScalars) +
+                                                         batch.record_tags.size() * sizeof(device::DeviceRecord);
   if (!device_.call(device_.driver().download_async, static_cast<void*>(batch.host), batch.block, bytes, batch.stream)) {
     return false;
   }
@@ -268,12 +326,12 @@ Graph* Measurer::record(Stream stream, std::size_t records, std::size_t packet_b
     graphs_.reserve(graphs_.size() + 1);
     Batch& recording = graph->recording;
     const std::size_t room = std::bit_ceil(std::max(records, expected_records_));
-    const std::size_t packet_room = aligned(std::max(packet_bytes, usual_packet_bytes(room)));
+    const std::size_t packet_room = aligned(std::max(packet_bytes, usual_packet_bytes(room, 0)));
     const std::uint64_t ring = block_bytes(room) * Graph::kSlots;
     const DevicePointer on_device = memory_.device_bytes(ring + packet_room);
     unsigned char* const pinned =
         on_device == 0 ? nullptr : memory_.host_bytes(kAlignment + packet_room + ring * Graph::kCopies);
-    if (pinned == nullptr || !lay_out(recording, room, packet_room)) return nullptr;
+    if (pinned == nullptr || !lay_out(recording, room, packet_room, 0)) return nullptr;
     recording.stream = stream;
     recording.slots = Graph::kSlots;
     recording.block = on_device;
@@ -283,7 +341,7 @@ Graph* Measurer::record(Stream stream, std::size_t records, std::size_t packet_b
     *graph->counter = graph->collected = first_sequence();
     for (std::size_t i = 0; i < Graph::kCopies; ++i) {
       Batch& copy = graph->copies[i];
-      if (!lay_out(copy, room, 0)) return nullptr;
+      if (!lay_out(copy, room, 0, 0)) return nullptr;
       copy.slots = Graph::kSlots;
       copy.block = on_device;
       copy.host = pinned + kAlignment + packet_room + i * ring;
@@ -333,7 +391,8 @@ std::uint64_t Work::chunks() const noexcept {
 }
 
 std::size_t Work::packet_bytes() const noexcept {
-  return scalars.size_bytes() + tensors.size_bytes() + (tensors.size() + 1) * sizeof(std::uint64_t) + shapes.size_bytes();
+  return scalars.size_bytes() + tensors.size_bytes() + (tensors.size() + 1) * sizeof(std::uint64_t) + shapes.size_bytes() +
+         exponents.size_bytes() + (exponents.size() + 1) * sizeof(std::uint64_t);
 }
 
 }  // namespace scalewatch::cuda

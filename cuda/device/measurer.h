@@ -18,11 +18,14 @@
 
 namespace scalewatch::cuda {
 
+class Packet;  // cuda/device/packet.h
+
 // What one launch measures and gathers. ScalarSource::index is filled in.
 struct Work {
   std::span<const device::TensorDesc> tensors;  // `strided`: 0, or 1 + index in shapes
   std::span<const device::StridedDesc> shapes;
   std::span<const device::ScalarSource> scalars;
+  std::span<const device::TensorDesc> exponents = {};  // those of the tensors that a histogram is made of too
 
   [[nodiscard]] std::uint64_t chunks() const noexcept;
   [[nodiscard]] std::size_t packet_bytes() const noexcept;
@@ -56,22 +59,27 @@ class Measurer {
   [[nodiscard]] Device& device() noexcept { return device_; }
   [[nodiscard]] const Device& device() const noexcept { return device_; }
 
-  // What an attempt is likely to hold: the first memory is taken for it.
-  void expect(std::size_t records, std::uint64_t chunks) noexcept;
+  // What an attempt is likely to hold: the first memory is taken for it. exponents: of one with histograms.
+  void expect(std::size_t records, std::uint64_t chunks, std::size_t exponents) noexcept;
 
   // ---- all of these: the context is current ----
   enum class Capture : std::uint8_t { kNo, kYes, kUnknown };
   // kUnknown: this stream can't be used now (another one is captured, or the device went quiet).
   [[nodiscard]] Capture capturing(Stream stream) noexcept;
-  // A batch for one attempt's launches on this stream, with this much room left; null when none is to be had.
-  [[nodiscard]] Batch* open(Stream stream, std::size_t records, std::size_t packet_bytes) noexcept;
-  [[nodiscard]] static bool has_room(const Batch& batch, std::size_t records, std::size_t scalars,
-                                     std::size_t packet_bytes) noexcept;
-  // Two launches and at most one upload (only of what is not on the device already); for scalars alone one launch. The records
-  // come after those that the batch holds: the caller adds the tags when it returned true.
+  // A batch for one attempt's launches on this stream, with this much room left; null when none is to be had. exponents: not 0
+  // for one of the few that take histograms; where the GPU has no memory for those, there are none, and all
+  // else goes on.
+  [[nodiscard]] Batch* open(Stream stream, std::size_t records, std::size_t packet_bytes, std::size_t exponents = 0) noexcept;
+  [[nodiscard]] static bool has_room(const Batch& batch, std::size_t records, std::size_t scalars, std::size_t packet_bytes,
+                                     std::size_t exponents = 0) noexcept;
+  // Two launches and at most one upload (only of what is not on the device already); for scalars alone one launch; with
+  // histograms one launch and one fill more. The records and histograms come after those that the batch holds: the caller adds
+  // the tags when it returned true.
   bool launch(Batch& batch, const Work& work) noexcept;
   // One launch. shape: null for a contiguous tensor.
   bool launch_one(Batch& batch, const device::TensorDesc& tensor, const device::StridedDesc* shape) noexcept;
+  // The histogram alone: one launch, one fill and one upload.
+  bool count_exponents(Batch& batch, const device::TensorDesc& tensor, const device::StridedDesc* shape) noexcept;
   // The results are complete: copies them, and the batch is the client's.
   bool send(Batch& batch) noexcept;
 
@@ -88,14 +96,20 @@ class Measurer {
     std::size_t count = 0;
     std::size_t records = 0;       // room of each
     std::size_t packet_bytes = 0;  // room of each
+    std::size_t exponents = 0;     // room of each
   };
+  using Pools = std::vector<Pool>;  // the last one is in use
 
-  [[nodiscard]] Pool* grown(std::size_t records, std::size_t packet_bytes) noexcept;
-  bool lay_out(Batch& batch, std::size_t records, std::size_t packet_bytes) noexcept;
+  [[nodiscard]] Pool* grown(Pools& pools, std::size_t records, std::size_t packet_bytes, std::size_t exponents) noexcept;
+  bool lay_out(Batch& batch, std::size_t records, std::size_t packet_bytes, std::size_t exponents) noexcept;
   // Whether the batch can be used; asks for the event of one that was abandoned.
   [[nodiscard]] bool is_free(Batch& batch) noexcept;
   [[nodiscard]] Batch* free_in(Pool& pool) noexcept;
   [[nodiscard]] device::Results results_of(const Batch& batch, const std::uint64_t* counter) const noexcept;
+  bool upload(Batch& batch, const Packet& packet) noexcept;
+  // exponents, their first chunks and the shapes lie on the device.
+  bool start_exponents(Batch& batch, DevicePointer exponents, DevicePointer first_chunk, DevicePointer shapes,
+                       std::size_t count, std::uint64_t chunks) noexcept;
   bool launch_into(Batch& batch, const Work& work, const Scratch* scratch, const std::uint64_t* counter, bool last) noexcept;
   bool launch_one_into(Batch& batch, const device::TensorDesc& tensor, const device::StridedDesc* shape, const Scratch& scratch,
                        const std::uint64_t* counter) noexcept;
@@ -107,10 +121,13 @@ class Measurer {
   Device device_;
   Memory memory_;
   Scratches scratches_;
-  std::vector<Pool> pools_;  // the last one is in use
+  Pools pools_;
+  Pools exponent_pools_;  // of batches that take histograms
   std::vector<std::unique_ptr<Graph>> graphs_;
   std::size_t expected_records_ = 64;
   std::uint64_t expected_chunks_ = 0;
+  std::size_t expected_exponents_ = 0;
+  bool no_exponents_ = false;  // there was no memory for them
   std::uint32_t launches_ = 0;
   bool timing_ = false;
 };

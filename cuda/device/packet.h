@@ -11,10 +11,10 @@
 
 namespace scalewatch::cuda {
 
-// Room for an attempt of so many records and all the scalars that there can be.
-inline std::size_t usual_packet_bytes(std::size_t records) noexcept {
-  return device::kMaxScalars * sizeof(device::ScalarSource) + records * (sizeof(device::TensorDesc) + sizeof(std::uint64_t)) +
-         4096;
+// Room for an attempt of so many records and histograms, and all the scalars that there can be.
+inline std::size_t usual_packet_bytes(std::size_t records, std::size_t exponents) noexcept {
+  return device::kMaxScalars * sizeof(device::ScalarSource) +
+         (records + exponents) * (sizeof(device::TensorDesc) + sizeof(std::uint64_t)) + 4096;
 }
 
 // Appends to what the batch's launches before wrote: the kernels may still read that. The caller has seen that there is room.

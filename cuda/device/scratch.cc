@@ -33,18 +33,34 @@ Memory::~Memory() {
   if (pushed) f.pop_context(&popped);
 }
 
-DevicePointer Memory::device_bytes(std::uint64_t bytes) noexcept {
+template <class Allocate>
+bool Memory::allocate(bool can_do_without, const Allocate& allocate) noexcept {
+  bool made = false;
+  device_.call([&] {
+    const Status status = allocate(device_.driver());
+    made = status == kSuccess;
+    return can_do_without && status == kErrorOutOfMemory ? kSuccess : status;
+  });
+  return made;
+}
+
+DevicePointer Memory::device_bytes(std::uint64_t bytes, bool can_do_without) noexcept {
   DevicePointer made = 0;
-  if (!device_.call(device_.driver().allocate, &made, static_cast<std::size_t>(bytes))) return 0;
+  if (!allocate(can_do_without, [&](const Functions& f) { return f.allocate(&made, static_cast<std::size_t>(bytes)); })) {
+    return 0;
+  }
   if (keep(device_blocks_, made)) return made;
   device_.call(device_.driver().free, made);
   device_.fail(Cause::kOutOfMemory, kErrorOutOfMemory);
   return 0;
 }
 
-unsigned char* Memory::host_bytes(std::uint64_t bytes) noexcept {
+unsigned char* Memory::host_bytes(std::uint64_t bytes, bool can_do_without) noexcept {
   void* made = nullptr;
-  if (!device_.call(device_.driver().allocate_host, &made, static_cast<std::size_t>(bytes), kHostPortable)) return nullptr;
+  if (!allocate(can_do_without,
+                [&](const Functions& f) { return f.allocate_host(&made, static_cast<std::size_t>(bytes), kHostPortable); })) {
+    return nullptr;
+  }
   if (keep(host_blocks_, made)) return static_cast<unsigned char*>(made);
   device_.call(device_.driver().free_host, made);
   device_.fail(Cause::kOutOfMemory, kErrorOutOfMemory);

@@ -26,14 +26,18 @@ class Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  // 0 or null when there is none: the device is quiet then.
-  [[nodiscard]] DevicePointer device_bytes(std::uint64_t bytes) noexcept;
-  [[nodiscard]] unsigned char* host_bytes(std::uint64_t bytes) noexcept;
+  // 0 or null when there is none: the device is quiet then, unless it can do without.
+  [[nodiscard]] DevicePointer device_bytes(std::uint64_t bytes, bool can_do_without = false) noexcept;
+  [[nodiscard]] unsigned char* host_bytes(std::uint64_t bytes, bool can_do_without = false) noexcept;
   [[nodiscard]] Event event(bool timed) noexcept;
   // Frees nothing at the end.
   void leave() noexcept { left_ = true; }
 
  private:
+  // As Device::call; to be out of memory is no error of one that can do without.
+  template <class Allocate>
+  bool allocate(bool can_do_without, const Allocate& allocate) noexcept;
+
   Device& device_;
   std::vector<DevicePointer> device_blocks_;
   std::vector<void*> host_blocks_;

@@ -53,25 +53,28 @@ std::vector<std::uint64_t> transformer7b() {
 // One launch for tensors of these sizes, all in one memory, again and again.
 class Pass {
  public:
-  Pass(Gpu& gpu, cuda::Measurer& measurer, std::uint64_t memory, DType dtype, const std::vector<std::uint64_t>& sizes)
+  Pass(Gpu& gpu, cuda::Measurer& measurer, std::uint64_t memory, DType dtype, const std::vector<std::uint64_t>& sizes,
+       bool histograms = false)
       : measurer_(measurer) {
     const auto type = static_cast<device::U8>(dtype);
     for (const std::uint64_t numel : sizes) {
       tensors_.push_back({memory + bytes_, numel, 0, 1, 0, type, type, device::chunk_shift(type, numel), 0});
       bytes_ += (numel * element_size(dtype) + 255) / 256 * 256;
     }
-    batch_ = measurer.open(gpu.stream(), tensors_.size(), cuda::Work{tensors_, {}, {}}.packet_bytes());
+    if (histograms) exponents_ = tensors_;
+    batch_ = measurer.open(gpu.stream(), tensors_.size(), cuda::Work{tensors_, {}, {}, exponents_}.packet_bytes(),
+                           exponents_.size());
   }
   void operator()() const {
     batch_->record_tags.clear();
     batch_->packet_used = 0;  // the same again: nothing is uploaded
-    measurer_.launch(*batch_, {tensors_, {}, {}});
+    measurer_.launch(*batch_, {tensors_, {}, {}, exponents_});
   }
   [[nodiscard]] double bytes() const { return static_cast<double>(bytes_); }
 
  private:
   cuda::Measurer& measurer_;
-  std::vector<device::TensorDesc> tensors_;
+  std::vector<device::TensorDesc> tensors_, exponents_;
   std::uint64_t bytes_ = 0;
   cuda::Batch* batch_ = nullptr;
 };
@@ -95,6 +98,9 @@ void print_benchmarks(Gpu& gpu) {
     const double us = gpu.median_us(kRepetitions, pass);
     row(std::string("fused pass 1 GiB ") + name, pass.bytes() / us / copy_bandwidth, "of the copy's bandwidth", ">= 0.85", "");
     row(std::string("fused pass 1 GiB ") + name + " time", us, "us", "", "");
+    const Pass with_histogram(gpu, measurer, from, dtype, {kGiB / element_size(dtype)}, true);
+    row(std::string("the same with its exponent histogram ") + name + " time", gpu.median_us(kRepetitions, with_histogram),
+        "us", "", "at one attempt in 100");
   }
   gpu.free(to);
   gpu.free(from);

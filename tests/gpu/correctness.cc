@@ -124,7 +124,10 @@ class Checker {
     fused();
     one_by_one();
     graph();
-    std::printf("correctness: %zu tensors fused, one by one and in a graph: %d differences\n", cases_.size(), differences_);
+    strided();
+    histograms();
+    std::printf("correctness: %zu tensors fused, one by one, in a graph, strided, and their histograms: %d differences\n",
+                cases_.size(), differences_);
     return differences_;
   }
 
@@ -190,6 +193,53 @@ class Checker {
       batch->record_tags.resize(cases_.size());
       take(*batch, "graph");
     }
+  }
+
+  // Every other element.
+  void strided() {
+    std::vector<device::StridedDesc> shapes;
+    std::vector<device::TensorDesc> tensors = tensors_;
+    for (device::TensorDesc& tensor : tensors) {
+      tensor.numel /= 2;
+      tensor.chunk_shift = device::chunk_shift(tensor.dtype, tensor.numel);
+      if (tensor.numel == 0) continue;
+      shapes.push_back({{tensor.numel}, {2}, 1, 0});
+      tensor.strided = static_cast<std::uint32_t>(shapes.size());
+    }
+    const cuda::Work work{tensors, shapes, {}};
+    cuda::Batch* batch = measurer_.open(gpu_.stream(), cases_.size(), work.packet_bytes());
+    if (batch == nullptr || !measurer_.launch(*batch, work)) return complain("strided", "that it launches");
+    batch->record_tags.resize(cases_.size());
+    if (!measurer_.send(*batch)) return complain("strided", "that it is sent");
+    gpu_.wait();
+    if (batch->poll() != cuda::Batch::Ready::kYes) return complain("strided", "that there are results");
+    for (std::size_t i = 0; i < cases_.size(); ++i) {
+      const Case& each = cases_[i];
+      const StridedTensor view{each.bytes.data() + each.offset, each.dtype, 1, {each.numel / 2}, {2}};
+      const std::string field = difference(batch->record(0, i), measure(view, each.target, 512));
+      if (!field.empty()) complain("strided: " + each.name, field);
+    }
+    batch->give_back();
+  }
+
+  void histograms() {
+    const cuda::Work work{tensors_, {}, {}, tensors_};
+    cuda::Batch* batch = measurer_.open(gpu_.stream(), cases_.size(), work.packet_bytes(), cases_.size());
+    if (batch == nullptr || !measurer_.launch(*batch, work)) return complain("histograms", "that they launch");
+    batch->record_tags.resize(cases_.size());
+    batch->exponent_tags.resize(cases_.size());
+    if (!measurer_.send(*batch)) return complain("histograms", "that they are sent");
+    gpu_.wait();
+    if (batch->poll() != cuda::Batch::Ready::kYes) return complain("histograms", "that there are results");
+    for (std::size_t i = 0; i < cases_.size(); ++i) {
+      const Case& each = cases_[i];
+      ExponentCounts got;
+      ExponentCounts want;
+      batch->add_exponents(i, got);
+      measure_exponents(each.bytes.data() + each.offset, each.dtype, each.numel, want);
+      if (got.counts != want.counts) complain("histograms: " + each.name, "the counts");
+    }
+    batch->give_back();
   }
 
   Gpu& gpu_;

@@ -109,6 +109,13 @@ typedef struct scalewatch_options {
   uint64_t spool_max_age_s; /* older reports are given up; 0 = 7 days */
   uint64_t spool_keep_free_bytes; /* the disk is never filled beyond this much free space; 0 = 1 GiB */
   uint32_t measure_threads; /* threads that share the pass over a large tensor, the caller's included; 0 = 1; at most 64 */
+  uint64_t histogram_every; /* attempts between two exponent histograms (how many elements lie in which octave) of a gradient:
+                               a second pass over its data at attempts 1, 1 + n, 1 + 2 n, ...; 0 = 100; SCALEWATCH_NEVER = none.
+                               They are made of gradients whose full record is sent at that attempt and whose elements are all
+                               finite, not of statistics made elsewhere nor of replays of a CUDA graph. Under overload they go
+                               first (see scalewatch_stats.histograms_lost); of more gradients than there is room for (an 8th of
+                               a 4th of buffer_bytes: 946 at 64 MiB) some take their turn at one such attempt, others at the
+                               next. Without them nobody can tell how many elements another scale would lose */
 } scalewatch_options;
 
 typedef struct scalewatch_parameter {
@@ -251,6 +258,8 @@ typedef struct scalewatch_stats {
   uint64_t device_lost_late;    /* measurements that did not come within 30 s */
   uint64_t device_lost_replays; /* of replays of a CUDA graph beyond the 8 that are kept between two observe_graph */
   int32_t device_fault;         /* number of scalewatch.v1.DeviceFaultCause of a GPU that is not measured; 0 = none */
+  uint64_t histograms_lost;     /* exponent histograms that were due and found no memory free, because those of the attempts
+                                   before were still on their way */
 } scalewatch_stats;
 
 /* "0.1.0". Any thread; no cost. */
@@ -299,7 +308,7 @@ SCALEWATCH_API int scalewatch_wants(scalewatch_monitor* monitor, uint32_t tensor
 /* Measures numel contiguous elements of the tensor's dtype in host memory, now, and adds them to the open attempt.
  * A tensor observed again in one attempt is another micro-batch: the measurements are merged and the first non-finite one is
  * remembered. scale: what the values were multiplied by; 1 (or 0) = nothing. target: scalewatch_dtype that precision is
- * judged against; 0 = the monitor's compute dtype. Cost: one pass over the data.
+ * judged against; 0 = the monitor's compute dtype. Cost: one pass over the data, a second one for a histogram.
  * Errors: INVALID_ARGUMENT (unknown tensor, NULL data, scale below 0 or not finite, unknown target; a scale or target other
  * than the one that the tensor was observed under in this attempt), WRONG_STATE (no attempt is open). */
 SCALEWATCH_API int scalewatch_observe(scalewatch_monitor* monitor, uint32_t tensor, const void* data, uint64_t numel,
@@ -324,11 +333,13 @@ SCALEWATCH_API int scalewatch_observe_device(scalewatch_monitor* monitor, uint32
 
 /* Launches what was noted since the last launch, e.g. gradients before the optimizer unscales them, or the scaler's state
  * before it is updated. Calls of the driver: 2, 2 for tensors and at most 1 upload, or 1 for scalars alone; at the attempt's
- * end 2 more a stream (see "cuda_driver_calls").
+ * end 2 more a stream (see "cuda_driver_calls"). With histograms (scalewatch_options.histogram_every) 2 more, and 3 for a
+ * transient gradient.
  *
  * CUDA graphs: what is launched while the stream is captured becomes part of the graph and of no attempt. *graph (NULL is
- * legal) is its number then, else SCALEWATCH_NO_GRAPH. What sampling left out at that attempt is not in the graph. The
- * memory that the graph uses is never freed. At most 64 graphs a device. Errors: WRONG_STATE. */
+ * legal) is its number then, else SCALEWATCH_NO_GRAPH. What sampling left out at that attempt is not in the graph, and no
+ * exponent histogram is: which attempts make one is said by the host, and a graph repeats itself. The memory that the graph
+ * uses is never freed. At most 64 graphs a device. Errors: WRONG_STATE. */
 SCALEWATCH_API int scalewatch_measure_device(scalewatch_monitor* monitor, uint32_t* graph);
 
 /* After replays of a graph on this stream: what they measured since the last call belongs to the open attempt; several replays

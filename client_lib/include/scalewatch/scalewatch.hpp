@@ -37,6 +37,7 @@ struct MonitorOptions {
   std::uint64_t spool_max_age_s = 0;        // 0 = 7 days
   std::uint64_t spool_keep_free_bytes = 0;  // 0 = 1 GiB
   std::uint32_t measure_threads = 1;        // share the pass over a large tensor
+  std::uint32_t histogram_every = 100;      // attempts between two exponent histograms of a gradient; 0 = none
 };
 
 // Which tensors are measured when, and sent; see scalewatch_sampling.
@@ -121,6 +122,7 @@ class Monitor {
     c.spool_max_age_s = options.spool_max_age_s;
     c.spool_keep_free_bytes = options.spool_keep_free_bytes;
     c.measure_threads = options.measure_threads;
+    c.histogram_every = options.histogram_every == 0 ? SCALEWATCH_NEVER : options.histogram_every;
     check(scalewatch_open(&c, &handle_));
   }
   ~Monitor() { close(); }

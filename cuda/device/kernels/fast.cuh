@@ -241,7 +241,8 @@ SCALEWATCH_DEVICE U32 fast_pass(U64 data, U32 count, const Cuts& cuts, Found<U32
   const bool bad_end = (found.counts[kNan] | found.counts[kPosInf] | found.counts[kNegInf] | found.counts[kOver]) != 0;
   const float absmax = max_float(-found.min, found.max);
   const bool finite = found.sums[kSumSq] < bits_to_double(0x7FF0000000000000U);
-  const bool redo = bad_end || !finite || absmax >= F::kFastBelow * F::kViewFactor || absmax >= Look::over_from(cuts);
+  // over_from is at most the first magnitude that is not finite; of e4m3fn that is all that shows its NaN.
+  const bool redo = bad_end || !finite || absmax >= Look::over_from(cuts);
   return (redo ? kRedo : 0) | (absmax > 0 ? kNotZero : 0) | (absmax >= F::kFastFrom ? kLargeEnough : 0);
 }
 

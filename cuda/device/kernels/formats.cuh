@@ -63,9 +63,9 @@ SCALEWATCH_DEVICE Limits limits_of(U8 target) {
 
 // A type's traits. Pattern holds an element's bits; value() is exact, of a finite pattern.
 //
-// Types of the fast pass have a view of their elements: of the fast ones' magnitudes, kFastFrom to below kFastBelow, float can
-// hold the sums. Those of at most 16 bits are read as packed pairs of a 16-bit format, which is the type itself or one that
-// has the same values times 1 / kViewFactor. view() gives the 16 bits of a pattern, pair() pair number i of a loaded word.
+// Types of the fast pass have a view of their elements. Where a magnitude reaches kFastFrom, float holds their sums, or the sum
+// of squares is infinite. Types of at most 16 bits are read as packed pairs of a 16-bit format, which is the type itself or one
+// that has the same values times 1 / kViewFactor. view() gives the 16 bits of a pattern, pair() pair number i of a loaded word.
 
 struct Fp64 {
   using Pattern = U64;
@@ -91,7 +91,6 @@ struct Fp32 {
   static constexpr bool kFast = true;
   static constexpr bool kPacked = false;
   static constexpr float kFastFrom = 0x1p-50F;  // what float loses of a chunk's squares is under 2^-30 of their sum
-  static constexpr float kFastBelow = 0x1p60F;  // squares and the sum of a thread's 128 of a round stay in range
   static constexpr float kViewFactor = 1;
 
   static SCALEWATCH_DEVICE float value(U32 pattern) { return bits_to_float(pattern); }
@@ -119,7 +118,6 @@ struct Fp16 : Halves {
   static constexpr bool kFast = true;
   static constexpr bool kPacked = true;
   static constexpr float kFastFrom = 0;  // squares of fp16 are normal floats
-  static constexpr float kFastBelow = 0x1p16F;
   static constexpr float kViewFactor = 1;
   static constexpr U32 kPairs = 1;
 
@@ -140,7 +138,6 @@ struct Bf16 {
   static constexpr bool kFast = true;
   static constexpr bool kPacked = true;
   static constexpr float kFastFrom = Fp32::kFastFrom;
-  static constexpr float kFastBelow = Fp32::kFastBelow;
   static constexpr float kViewFactor = 1;
   static constexpr U32 kPairs = 1;
 
@@ -167,7 +164,6 @@ struct E5m2 : Halves {
   static constexpr bool kFast = true;
   static constexpr bool kPacked = true;
   static constexpr float kFastFrom = 0;
-  static constexpr float kFastBelow = 0x1p16F;
   static constexpr float kViewFactor = 1;
   static constexpr U32 kPairs = 2;
 
@@ -188,7 +184,6 @@ struct E4m3fn : Halves {
   static constexpr bool kFast = true;
   static constexpr bool kPacked = true;
   static constexpr float kFastFrom = 0;
-  static constexpr float kFastBelow = 1.875F;
   static constexpr float kViewFactor = 256;
   static constexpr U32 kPairs = 2;
 

@@ -75,7 +75,6 @@ SCALEWATCH_DEVICE void measure_chunk(const Work& work, U32 chunk, U64 partials) 
   if (thread_index() >= 32) return;
   found = gather_block_end<true, U32>();
   if (thread_index() != 0) return;
-  // + 0 makes one zero of both.
   const double* sums = found.sums;
   const U32* counts = found.counts;
   store<Partial>(partials + U64{chunk} * sizeof(Partial), {sums[kSum],
@@ -89,8 +88,8 @@ SCALEWATCH_DEVICE void measure_chunk(const Work& work, U32 chunk, U64 partials) 
                                                            counts[kSubnormal],
                                                            counts[kFlushed],
                                                            counts[kOver],
-                                                           found.min + 0.0F,
-                                                           found.max + 0.0F,
+                                                           found.min,
+                                                           found.max,
                                                            found.absmin_nonzero,
                                                            {}});
 }

@@ -41,6 +41,7 @@ FIELD(scalewatch_options, spool_bytes, 104, 8);
 FIELD(scalewatch_options, spool_max_age_s, 112, 8);
 FIELD(scalewatch_options, spool_keep_free_bytes, 120, 8);
 FIELD(scalewatch_options, measure_threads, 128, 4);
+FIELD(scalewatch_options, histogram_every, 136, 8);
 
 FIELD(scalewatch_sampling, size, 0, 8);
 FIELD(scalewatch_sampling, role, 8, 4);
@@ -123,6 +124,7 @@ FIELD(scalewatch_stats, device_lost_busy, 456, 8);
 FIELD(scalewatch_stats, device_lost_late, 464, 8);
 FIELD(scalewatch_stats, device_lost_replays, 472, 8);
 FIELD(scalewatch_stats, device_fault, 480, 4);
+FIELD(scalewatch_stats, histograms_lost, 488, 8);
 
 FIELD(scalewatch_device, size, 0, 8);
 FIELD(scalewatch_device, device, 8, 4);

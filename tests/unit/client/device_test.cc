@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cmath>
 #include <iterator>
 #include <limits>
 #include <map>
@@ -11,6 +12,7 @@
 
 #include "tests/unit/client/device_trainer.h"
 #include "tests/unit/client/fake_server.h"
+#include "tests/unit/client/histograms.h"
 
 namespace scalewatch::client_test {
 namespace {
@@ -83,12 +85,18 @@ TEST_F(OnDevice, TensorsAndScalerReachTheServer) {
   EXPECT_TRUE(trainer.monitor().close(20'000));
 }
 
-TEST_F(OnDevice, AnAttemptCallsTheDriverAFixedNumberOfTimes) {
+// With histograms at every attempt, and at none of those that are counted.
+class OnDeviceWithHistograms : public OnDevice, public testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(Every, OnDeviceWithHistograms, testing::Bool());
+
+TEST_P(OnDeviceWithHistograms, AnAttemptCallsTheDriverAFixedNumberOfTimes) {
   fake_cuda::set_automatic(true);
   FakeServer server;
-  DeviceTrainer trainer(server.address());
-  for (int i = 0; i < 3; ++i) trainer.attempt();
-  ASSERT_TRUE(trainer.monitor().wait_durable(20'000));
+  DeviceTrainer trainer(server.address(), GetParam() ? 1 : 100);
+  for (int i = 0; i < 3; ++i) {
+    trainer.attempt();
+    ASSERT_TRUE(trainer.monitor().wait_durable(20'000));
+  }
   const std::uint64_t before = trainer.monitor().stats().cuda_driver_calls;
   fake_cuda::forget_calls();
   for (int i = 0; i < 17; ++i) {
@@ -98,7 +106,9 @@ TEST_F(OnDevice, AnAttemptCallsTheDriverAFixedNumberOfTimes) {
   const scalewatch_stats stats = trainer.monitor().stats();
   // GPU 0: an activation at once (3 calls), 4 for its gradients, 3 for the scalars before the update, 5 after. GPU 1: 4 for its
   // gradients, 4 to copy them, and 4 to push and pop its context twice. Of 51 launches 3 are timed, with 2 calls each.
-  EXPECT_EQ(stats.cuda_driver_calls - before, 17U * (3 + 4 + 3 + 5 + 4 + 4 + 4) + 2 * 3);
+  // Histograms are a fill and a launch on each GPU.
+  const std::uint64_t histograms = GetParam() ? 2 + 2 : 0;
+  EXPECT_EQ(stats.cuda_driver_calls - before, 17U * (3 + 4 + 3 + 5 + 4 + 4 + 4 + histograms) + 2 * 3);
   EXPECT_GT(stats.gpu_ns, 0U);
   EXPECT_EQ(stats.device_lost_busy + stats.device_lost_late + stats.device_lost_quiet, 0U);
   for (const fake_cuda::Call& call : fake_cuda::calls()) {
@@ -106,6 +116,148 @@ TEST_F(OnDevice, AnAttemptCallsTheDriverAFixedNumberOfTimes) {
         << call.name;
   }
   EXPECT_TRUE(trainer.monitor().close(20'000));
+}
+
+TEST_F(OnDevice, HistogramsComeWithTheRecordsOfTheirAttempts) {
+  fake_cuda::set_automatic(true);
+  FakeServer server;
+  DeviceTrainer trainer(server.address(), 2);
+  for (int i = 1; i <= 3; ++i) {
+    trainer.attempt(static_cast<float>(i));
+    ASSERT_TRUE(trainer.monitor().wait_durable(20'000));
+  }
+  const auto reports = server.reports(3);
+  for (std::size_t i = 0; i < 3; ++i) {
+    FoundHistograms found = histograms_of(reports[i]);
+    EXPECT_EQ(seen(reports[i]).size(), 4U);
+    if (i == 1) {
+      EXPECT_TRUE(found.empty());
+      continue;
+    }
+    ASSERT_EQ(found.size(), 3U);  // of gradients
+    EXPECT_EQ(found[trainer.first()], i == 0 ? (Exponents{{0, 1}, {1, 2}}) : (Exponents{{1, 3}}));
+    EXPECT_EQ(found[trainer.second()], (Exponents{{2, 3}}));
+    EXPECT_EQ(found[trainer.host()], (Exponents{{2, 1}}));
+  }
+  EXPECT_EQ(trainer.monitor().stats().histograms_lost, 0U);
+}
+
+// Noted and transient, contiguous and strided, of several chunks and of none, in two micro-batches.
+TEST_F(OnDevice, HistogramsHoldWhatTheTensorsHold) {
+  fake_cuda::set_automatic(true);
+  FakeServer server;
+  MonitorOptions options;
+  options.run = "run";
+  options.server = server.address();
+  options.histogram_every = 1;
+  std::vector<float> values(40'000);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::ldexp(1.0F, static_cast<int>(i % 200) - 140);
+  const OnGpu data(0, values);
+  Exponents all;
+  Exponents every_other;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    ++all[std::ilogb(values[i])];
+    if (i % 2 == 0) ++every_other[std::ilogb(values[i])];
+  }
+  void* const stream = fake_cuda::make_stream(0);
+  fake_cuda::make_current(0);
+  Monitor monitor(options);
+  const std::uint64_t halves[] = {values.size() / 2};
+  const std::int64_t two[] = {2};
+  struct Case {
+    bool transient, strided;
+    std::uint64_t numel;
+    std::uint32_t id;
+  };
+  std::vector<Case> cases;
+  for (const bool transient : {false, true}) {
+    for (const bool strided : {false, true}) cases.push_back({transient, strided, strided ? halves[0] : values.size(), 0});
+    cases.push_back({transient, false, 0, 0});
+  }
+  for (Case& each : cases) {
+    const std::string name = std::to_string(&each - cases.data());
+    each.id = monitor.add_tensor({name, SCALEWATCH_GRADIENT, SCALEWATCH_FP32, each.numel, 0, "", "", ""});
+  }
+  const scalewatch_device gpu{sizeof gpu, 0, stream};
+  const auto observe = [&](const Case& each) {
+    scalewatch_device_tensor how{};
+    how.size = sizeof how;
+    how.ndim = each.strided ? 1 : 0;
+    how.sizes = halves;
+    how.strides = two;
+    how.transient = each.transient ? 1 : 0;
+    EXPECT_EQ(scalewatch_observe_device(monitor.handle(), each.id, data.as<float>(), each.numel, &gpu, &how), SCALEWATCH_OK);
+  };
+  monitor.begin_attempt(1);
+  for (const Case& each : cases) observe(each);
+  monitor.measure_device();
+  observe(cases[0]);  // a second micro-batch
+  monitor.end_attempt();
+  ASSERT_TRUE(monitor.wait_durable(20'000));
+  FoundHistograms found = histograms_of(server.reports(1)[0]);
+  Exponents twice = all;
+  for (auto& [exponent, count] : twice) count *= 2;
+  for (const Case& each : cases) {
+    if (each.numel == 0) {
+      EXPECT_FALSE(found.contains(each.id));
+      continue;
+    }
+    EXPECT_EQ(found[each.id], each.strided ? every_other : each.id == cases[0].id ? twice : all) << each.id;
+  }
+  EXPECT_EQ(monitor.stats().histograms_lost, 0U);
+  EXPECT_TRUE(monitor.close(20'000));
+}
+
+// One attempt on more streams than there are batches with room for histograms.
+TEST_F(OnDevice, HistogramsWithoutRoomAreLostAndNothingElse) {
+  fake_cuda::set_automatic(true);
+  FakeServer server;
+  MonitorOptions options;
+  options.run = "run";
+  options.server = server.address();
+  const OnGpu data(0, std::vector<float>{1, 2});
+  fake_cuda::make_current(0);
+  Monitor monitor(options);
+  std::vector<std::uint32_t> ids;
+  for (int i = 0; i < 1024; ++i) {  // as many as make few batches
+    ids.push_back(monitor.add_tensor({std::to_string(i), SCALEWATCH_GRADIENT, SCALEWATCH_FP32, 2, 0, "", "", ""}));
+  }
+  monitor.begin_attempt(1);
+  constexpr std::size_t kStreams = 8;
+  for (std::size_t i = 0; i < kStreams; ++i) {
+    // The gradients take turns: of two neighbours one has its turn at this attempt.
+    monitor.observe_device(ids[2 * i], data.as<void>(), 2, {0, fake_cuda::make_stream(0)});
+  }
+  monitor.end_attempt();
+  ASSERT_TRUE(monitor.wait_durable(20'000));
+  const v1::Report report = server.reports(1)[0];
+  EXPECT_EQ(seen(report).size(), kStreams);
+  EXPECT_EQ(report.statistics_lost(), v1::LOSS_CAUSE_UNSPECIFIED);
+  const std::size_t found = histograms_of(report).size();
+  EXPECT_GE(found, 2U);
+  EXPECT_LT(found, kStreams);
+  EXPECT_EQ(monitor.stats().histograms_lost, kStreams - found);
+  EXPECT_TRUE(monitor.close(20'000));
+}
+
+TEST_F(OnDevice, AGpuWithoutMemoryForHistogramsIsMeasuredAllTheSame) {
+  for (const char* call : {"cuMemAlloc_v2", "cuMemHostAlloc"}) {
+    fake_cuda::reset();
+    fake_cuda::set_automatic(true);
+    FakeServer server;
+    DeviceTrainer trainer(server.address(), 1);
+    fake_cuda::fail_next(call, 2);
+    for (std::size_t attempt = 1; attempt <= 2; ++attempt) {
+      ASSERT_TRUE(trainer.attempt());
+      ASSERT_TRUE(trainer.monitor().wait_durable(20'000));
+      const v1::Report report = server.reports(attempt).back();
+      EXPECT_EQ(seen(report).size(), 4U);
+      EXPECT_EQ(histograms_of(report).size(), 2U);  // of the other GPU's tensor and the host's
+      EXPECT_EQ(trainer.monitor().stats().histograms_lost, attempt);
+    }
+    EXPECT_EQ(trainer.monitor().stats().device_fault, 0);
+    EXPECT_TRUE(trainer.monitor().close(20'000));
+  }
 }
 
 TEST_F(OnDevice, StridedTensorsAreMeasuredInAnyOrderOfTheirDimensions) {
@@ -158,10 +310,10 @@ TEST_F(OnDevice, StridedTensorsAreMeasuredInAnyOrderOfTheirDimensions) {
   EXPECT_TRUE(monitor.close(20'000));
 }
 
-TEST_F(OnDevice, GraphsAreCollectedAfterTheirReplays) {
+TEST_F(OnDevice, GraphsAreCollectedAfterTheirReplaysWithoutHistograms) {
   fake_cuda::set_automatic(true);
   FakeServer server;
-  DeviceTrainer trainer(server.address());
+  DeviceTrainer trainer(server.address(), 1);
   Monitor& m = trainer.monitor();
   void* on = trainer.stream(0);
   m.begin_attempt(1);
@@ -186,6 +338,8 @@ TEST_F(OnDevice, GraphsAreCollectedAfterTheirReplays) {
   ASSERT_EQ(second.size(), 1U);
   EXPECT_EQ(second[0].sum, 6 + 15);
   EXPECT_EQ(second[0].micro_batches, 2U);
+  EXPECT_TRUE(histograms_of(reports[1]).empty());
+  EXPECT_EQ(m.stats().histograms_lost, 0U);
   EXPECT_TRUE(m.close(20'000));
 }
 
@@ -292,6 +446,28 @@ TEST_F(OnDevice, AGpuThatFallsBehindLosesStatisticsAndNothingElse) {
   EXPECT_EQ(reports[kAttempts - 1].statistics_lost(), v1::LOSS_CAUSE_DEVICE);
   EXPECT_EQ(seen(reports[kAttempts]).size(), 4U);  // it caught up
   EXPECT_EQ(reports[kAttempts].statistics_lost(), v1::LOSS_CAUSE_UNSPECIFIED);
+  EXPECT_TRUE(trainer.monitor().close(20'000));
+}
+
+// Histograms go first: while every record still finds room, those of the third attempt and later do not.
+TEST_F(OnDevice, AGpuThatFallsBehindLosesHistogramsFirst) {
+  FakeServer server;
+  DeviceTrainer trainer(server.address(), 1);
+  constexpr std::size_t kAttempts = 5;
+  for (std::size_t i = 0; i < kAttempts; ++i) EXPECT_TRUE(trainer.attempt());
+  fake_cuda::set_automatic(true);
+  ASSERT_TRUE(trainer.monitor().wait_durable(20'000));
+  EXPECT_EQ(trainer.monitor().stats().device_lost_busy, 0U);
+  const auto reports = server.reports(kAttempts);
+  for (std::size_t i = 0; i < kAttempts; ++i) {
+    EXPECT_EQ(seen(reports[i]).size(), 4U);
+    EXPECT_EQ(reports[i].statistics_lost(), v1::LOSS_CAUSE_UNSPECIFIED);
+    EXPECT_EQ(histograms_of(reports[i]).size(), i < 2 ? 3U : 0U) << i;
+  }
+  EXPECT_EQ(trainer.monitor().stats().histograms_lost, 3 * (kAttempts - 2));
+  EXPECT_TRUE(trainer.attempt());
+  ASSERT_TRUE(trainer.monitor().wait_durable(20'000));
+  EXPECT_EQ(histograms_of(server.reports(kAttempts + 1)[kAttempts]).size(), 3U);  // it caught up
   EXPECT_TRUE(trainer.monitor().close(20'000));
 }
 

@@ -31,7 +31,7 @@ void train_guarded(DeviceTrainer& trainer, const char* what) {
 TEST(DeviceThread, AllocatesNothingAndMakesNoSystemCall) {
   fake_cuda::set_automatic(true);
   FakeServer server;
-  DeviceTrainer trainer(server.address());
+  DeviceTrainer trainer(server.address(), 5);
   trainer.update_on = enqueue_unwatched;
   for (int i = 0; i < 20; ++i) trainer.attempt();
   {

@@ -35,10 +35,11 @@ class OnGpu {
 // Gradients on two GPUs, a transient activation, a scaler on GPU 0, and one gradient in host memory.
 class DeviceTrainer {
  public:
-  explicit DeviceTrainer(const std::string& server) {
+  explicit DeviceTrainer(const std::string& server, std::uint32_t histogram_every = 100) {
     MonitorOptions options;
     options.run = "gpu run";
     options.server = server;
+    options.histogram_every = histogram_every;
     monitor_ = std::make_unique<Monitor>(options);
     scaler_ = monitor_->add_scaler("default", "pytorch");
     optimizer_ = monitor_->add_optimizer({});
@@ -89,6 +90,8 @@ class DeviceTrainer {
   [[nodiscard]] Monitor& monitor() { return *monitor_; }
   [[nodiscard]] void* stream(int device) { return streams_[device]; }
   [[nodiscard]] std::uint32_t first() const { return first_; }
+  [[nodiscard]] std::uint32_t second() const { return second_; }
+  [[nodiscard]] std::uint32_t host() const { return host_; }
   [[nodiscard]] const OnGpu& data(int i) const { return data_[i]; }
   void next_step() { ++step_; }
 

@@ -20,7 +20,7 @@ class MailboxTest : public testing::Test {
  protected:
   MailboxTest() {
     for (std::size_t i = 0; i < kTensors; ++i) mailbox.add_tensor({});
-    mailbox.prepare(1, 1);
+    mailbox.prepare(1, 1, false);
   }
 
   // One attempt with every tensor measured, so many of them not finite.
@@ -85,7 +85,7 @@ TEST(Mailbox, SheetsOfATableThatGrewAreBounded) {
   constexpr std::size_t kMany = 10'000;
   Mailbox mailbox(4 * kMany * sizeof(Measured));
   mailbox.add_tensor({});
-  mailbox.prepare(0, 0);  // many small sheets
+  mailbox.prepare(0, 0, false);  // many small sheets
   for (std::size_t i = 1; i < kMany; ++i) mailbox.add_tensor({});
   Mailbox::Mail mail;
   std::set<const Sheet*> seen;

@@ -87,6 +87,60 @@ TEST(Pack, SplitsByRoleScaleTargetAndMicroBatches) {
   for (const auto& block : message.report().blocks()) EXPECT_EQ(block.count(), 1U);
 }
 
+// A histogram that is not whole, or of a tensor that is not finite, stays back; so thinned reports have none.
+TEST(Pack, HistogramsOfWholeFiniteRecordsOnly) {
+  Posted posted({measured(0), measured(1), measured(2), measured(3), measured(4)});
+  Histograms histograms;
+  histograms.slots.resize(5);
+  for (std::uint32_t i = 0; i < 5; ++i) {
+    posted.sheet[i].histogram = i;
+    posted.sheet[i].histogram_micros = 1;
+    histograms.slots[i].counts[ExponentCounts::bin(-7)] = 3;
+    histograms.slots[i].counts[ExponentCounts::bin(-5)] = i;
+  }
+  posted.sheet[1].record.nan = 1;
+  posted.sheet[2].micro_batches = 2;
+  posted.sheet[3].histogram = kNoHistogram;
+  posted.attempt.histograms = &histograms;
+  const std::string bytes = posted.pack();
+  std::uint32_t found = 0;
+  const auto message = parse(bytes);  // blocks: 1 that is bad; 0, 3 and 4; 2
+  for (const auto& block : message.report().blocks()) {
+    for (const auto& histogram : block.exponents()) {
+      ++found;
+      ASSERT_EQ(block.count(), 3U);
+      EXPECT_EQ(histogram.index(), histogram.counts_size() == 1 ? 0U : 2U);
+      EXPECT_EQ(histogram.first_exponent(), -7);
+      EXPECT_EQ(histogram.counts(0), 3U);
+      if (histogram.counts_size() == 3) {
+        EXPECT_EQ(histogram.counts(2), 4U);
+      }
+    }
+  }
+  EXPECT_EQ(found, 2U);
+  const auto thinned = parse(thin_report(bytes, Fullness::kBadOnly, LossCause::kBufferFull));
+  ASSERT_EQ(thinned.report().blocks_size(), 1);
+  EXPECT_EQ(thinned.report().blocks(0).exponents_size(), 0);
+}
+
+TEST(Pack, HistogramsAreBoundedInBytes) {
+  constexpr std::uint32_t kTensors = 2000;
+  Sheet sheet;
+  Histograms histograms;
+  histograms.slots.resize(kTensors);
+  for (std::uint32_t i = 0; i < kTensors; ++i) {
+    sheet.push_back(measured(i));
+    sheet.back().histogram = i;
+    sheet.back().histogram_micros = 1;
+    histograms.slots[i].counts.fill(std::uint64_t{1} << 32U);
+  }
+  Posted posted(std::move(sheet));
+  posted.attempt.histograms = &histograms;
+  const std::string bytes = posted.pack();
+  EXPECT_LT(bytes.size(), 2U << 20U);
+  EXPECT_GT(parse(bytes).report().blocks(0).exponents_size(), 100);
+}
+
 TEST(Pack, IdsAndNumelWhereTheyAreNotTheUsual) {
   Posted posted({measured(1), measured(5), measured(9)});
   posted.sheet[2].record.numel = 3;  // other than declared

@@ -62,6 +62,7 @@ class Trainer {
     options.buffer_bytes = buffer_bytes;
     options.spool_dir = spool_dir;
     options.spool_keep_free_bytes = 1;
+    options.histogram_every = 5;
     monitor_ = std::make_unique<Monitor>(options);
     SamplingOptions seldom;
     seldom.include = "b*";

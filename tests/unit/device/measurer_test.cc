@@ -18,6 +18,7 @@ class Launches : public Rig {
     if (!measurer.launch(batch, work)) return false;
     batch.record_tags.resize(batch.record_tags.size() + work.tensors.size());
     batch.scalar_tags.resize(batch.scalar_tags.size() + work.scalars.size());
+    for (std::size_t i = 0; i < work.exponents.size(); ++i) batch.exponent_tags.push_back(0);
     return true;
   }
 };
@@ -56,6 +57,54 @@ TEST_F(Launches, MeasureAllTensorsAndGatherScalars) {
   EXPECT_EQ(batch->scalar(0, 1), 7);
   EXPECT_TRUE(std::isnan(batch->scalar(0, 2)));
   EXPECT_EQ(batch->scalar(0, 3), 65536);
+  expect_no_waiting();
+}
+
+TEST_F(Launches, CountExponentsOfSomeOfTheTensors) {
+  Measurer measurer(driver_, 0);
+  const Device::Current current(measurer.device());
+  std::vector<float> long_one(40'000);
+  std::iota(long_one.begin(), long_one.end(), -20'000.0F);
+  const OnGpu a(0, long_one), b(0, std::vector<std::uint16_t>{0x3C00, 0x0001, 0x7C00, 0}), c(0, std::vector<float>{1});
+  const device::TensorDesc tensors[] = {describe(c, DType::kFp32), describe(a, DType::kFp32), describe(b, DType::kFp16)};
+  const Work work{tensors, {}, {}, {tensors + 1, 2}};
+  const auto expect_exponents = [](const Batch& batch, std::size_t index, const OnGpu& data, DType dtype) {
+    ExponentCounts got;
+    ExponentCounts want;
+    batch.add_exponents(index, got);
+    measure_exponents(data.as<void>(), dtype, data.numel(), want);
+    EXPECT_EQ(got.counts, want.counts) << index;
+  };
+  for (int attempt = 0; attempt < 3; ++attempt) {  // in memory that was used before
+    Batch* batch = measurer.open(stream(), 5, 2 * work.packet_bytes() + 256, 4);
+    ASSERT_NE(batch, nullptr);
+    ASSERT_TRUE(Measurer::has_room(*batch, 3, 0, work.packet_bytes(), batch->exponent_room));
+    EXPECT_FALSE(Measurer::has_room(*batch, 3, 0, work.packet_bytes(), batch->exponent_room + 1));
+    ASSERT_TRUE(launch(measurer, *batch, work));
+    device::StridedDesc shape{{20'000}, {2}, 1, 0};
+    device::TensorDesc every_other = tensors[1];
+    every_other.numel = 20'000;
+    ASSERT_TRUE(measurer.launch_one(*batch, every_other, &shape));
+    ASSERT_TRUE(measurer.count_exponents(*batch, every_other, &shape));
+    batch->exponent_tags.push_back(static_cast<std::uint32_t>(batch->record_tags.size()));
+    batch->record_tags.emplace_back();
+    ASSERT_TRUE(launch(measurer, *batch, {{tensors, 1}, {}, {}, {tensors, 1}}));
+    ASSERT_TRUE(measurer.send(*batch));
+    fake_cuda::run_all();
+    ASSERT_EQ(batch->poll(), Batch::Ready::kYes);
+    ASSERT_EQ(batch->take_blocks(), 1U);
+    ASSERT_EQ(batch->exponents(), 4U);
+    expect_exponents(*batch, 0, a, DType::kFp32);
+    expect_exponents(*batch, 1, b, DType::kFp16);
+    expect_exponents(*batch, 3, c, DType::kFp32);
+    ExponentCounts strided;
+    batch->add_exponents(2, strided);
+    ExponentCounts want;
+    measure_exponents({a.as<void>(), DType::kFp32, 1, {20'000}, {2}}, want);
+    EXPECT_EQ(strided.counts, want.counts);
+    expect_same(batch->record(0, 1), a, DType::kFp32);
+    batch->give_back();
+  }
   expect_no_waiting();
 }
 
