@@ -19,6 +19,8 @@
 #include <utility>
 #include <vector>
 
+#include <boost/container/small_vector.hpp>
+
 namespace scalewatch::domain {
 
 static_assert(std::endian::native == std::endian::little, "states are stored as they lie in memory");
@@ -109,6 +111,8 @@ template <class T>
 struct IsSequence<std::vector<T>> : std::true_type {};
 template <class T>
 struct IsSequence<std::deque<T>> : std::true_type {};
+template <class T, std::size_t N>
+struct IsSequence<boost::container::small_vector<T, N>> : std::true_type {};
 template <class T>
 struct IsMap : std::false_type {};
 template <class K, class V, class C>

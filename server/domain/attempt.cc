@@ -147,11 +147,11 @@ void JoinedAttempt::add_non_finite(const AttemptDigest& digest) {
   }
 }
 
-void JoinedAttempt::join(const AttemptDigest& digest, std::vector<ScalerReport> scalers) {
+void JoinedAttempt::join(const AttemptDigest& digest, Few<ScalerReport> scalers) {
   const auto at = std::lower_bound(ranks.begin(), ranks.end(), digest.rank);
   if (at != ranks.end() && *at == digest.rank) return;
   ranks.insert(at, digest.rank);
-  RankReport report;
+  RankReport& report = reports.emplace_back();
   report.rank = digest.rank;
   report.step = digest.step;
   report.phase = digest.phase;
@@ -167,6 +167,7 @@ void JoinedAttempt::join(const AttemptDigest& digest, std::vector<ScalerReport> 
   report.accuracy = digest.accuracy;
   report.outcome_counted = digest.outcome_counted;
   report.rank_differences = digest.rank_differences;
+  report.tensor_faults = digest.tensor_faults;
   report.input_non_finite = digest.input_non_finite;
   report.non_finite_total = digest.non_finite_total;
   report.observed_gradients = digest.observed_gradients;
@@ -198,8 +199,18 @@ void JoinedAttempt::join(const AttemptDigest& digest, std::vector<ScalerReport> 
       }
     }
   }
-  reports.push_back(std::move(report));
   add_non_finite(digest);
+}
+
+void JoinedAttempt::clear() {
+  attempt = 0;
+  reports.clear();
+  ranks.clear();
+  non_finite.clear();
+  replicas.clear();
+  replicas_compared = 0;
+  mismatches.clear();
+  missing.clear();
 }
 
 void JoinedAttempt::sort() {

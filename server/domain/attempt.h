@@ -50,13 +50,14 @@ struct RankReport {
   bool observed_parameters = false;
   // Something of it was bad, and its table has gradients, none of them a shard: after a reduction all ranks hold the same.
   bool whole_gradients = false;
-  std::vector<ScalerReport> scalers;
+  Few<ScalerReport> scalers;
   std::vector<std::pair<Role, std::string>> recovered;
   std::string falling;
   double octaves_fallen = 0;
   std::optional<double> accuracy;
   bool outcome_counted = false;  // a log's counter says that it was applied
   std::vector<RankDifference> rank_differences;
+  std::vector<TensorFaults> tensor_faults;
 
   [[nodiscard]] bool training() const { return phase == Phase::kUnspecified || phase == Phase::kTrain; }
 
@@ -65,7 +66,7 @@ struct RankReport {
     a(lr, grad_norm_scaled, grad_norm_clipped, gradient_norm, gradient_scale, gradients_zero, misuse);
     a(rank, step, phase, loss, grad_norm, input_non_finite, non_finite_total, observed_gradients, observed_activations,
       observed_activation_gradients, observed_parameters, whole_gradients, scalers, recovered, falling, octaves_fallen);
-    a(accuracy, outcome_counted, rank_differences);
+    a(accuracy, outcome_counted, rank_differences, tensor_faults);
   }
 };
 
@@ -127,11 +128,13 @@ struct JoinedAttempt {
   std::vector<Rank> missing;
 
   // Takes a rank's digest in, with its scalers as the model numbers them. A second one of the same rank is ignored.
-  void join(const AttemptDigest& digest, std::vector<ScalerReport> scalers);
+  void join(const AttemptDigest& digest, Few<ScalerReport> scalers);
   // No report will follow: puts them in the order of ranks, so that nothing depends on who was first.
   void sort();
   // Detail that came late: non-finite tensors, and which roles the rank has looked at.
   void join_detail(const AttemptDigest& digest);
+  // As new, but for the memory that it holds.
+  void clear();
   [[nodiscard]] std::int64_t step() const { return reports.empty() ? 0 : reports.front().step; }
 
   template <class A>

@@ -300,7 +300,7 @@ std::uint32_t tensors_non_finite(const JoinedAttempt& attempt) {
 
 AttemptOutcome outcome_of(const JoinedAttempt& attempt, const RunModel& run) {
   AttemptOutcome all = AttemptOutcome::kUnknown;
-  std::vector<std::uint32_t> seen;  // the lowest rank speaks for a scaler
+  Few<std::uint32_t> seen;  // the lowest rank speaks for a scaler
   for (const RankReport& report : attempt.reports) {
     for (const ScalerReport& scaler : report.scalers) {
       if (std::find(seen.begin(), seen.end(), scaler.track) != seen.end()) continue;
@@ -334,6 +334,11 @@ std::optional<Rank> lone_rank(const JoinedAttempt& attempt) {
 }
 
 std::optional<Blame> find_blame(const JoinedAttempt& attempt, const RunModel& run, bool complete) {
+  const bool bad =
+      !attempt.non_finite.empty() || std::any_of(attempt.reports.begin(), attempt.reports.end(), [](const RankReport& report) {
+        return input_bad(report) || loss_non_finite(report) || found_inf(report);
+      });
+  if (!bad) return std::nullopt;
   return Finder(attempt, run, complete).find();
 }
 

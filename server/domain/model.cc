@@ -25,6 +25,7 @@ const PastBlame* RunModel::usual_blame(Attempt attempt) const {
   std::ptrdiff_t best_count = 0;
   for (auto candidate = blames.rbegin(); candidate != blames.rend(); ++candidate) {
     if (candidate->attempt + kBlameReach < attempt) break;
+    if (best != nullptr && same(best->blame, candidate->blame)) continue;  // counted already
     const auto count = std::count_if(blames.begin(), blames.end(), [&](const PastBlame& past) {
       return past.attempt + kBlameReach >= attempt && same(past.blame, candidate->blame);
     });

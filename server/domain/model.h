@@ -48,7 +48,7 @@ struct RankInfo {
   TimeMs last_report = 0;
   Attempt started_after = 0;  // newest attempt of the run when its process started
   std::map<LossCause, LossTally> losses;
-  std::vector<TensorFaults> tensor_faults;  // as of its newest report
+  std::vector<TensorFaults> tensor_faults;  // as of the newest closed attempt that it reported
 
   [[nodiscard]] bool live() const { return !left && !lost; }
   [[nodiscard]] const OptimizerInfo* optimizer(std::uint32_t index) const {

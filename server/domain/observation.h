@@ -11,6 +11,8 @@
 #include <variant>
 #include <vector>
 
+#include <boost/container/small_vector.hpp>
+
 #include "cuda/record/record.h"
 #include "server/domain/tensor_faults.h"
 
@@ -19,6 +21,9 @@ namespace scalewatch::domain {
 using TimeMs = std::int64_t;
 using Rank = std::uint32_t;
 using Attempt = std::uint64_t;
+// A list that nearly always holds one: it lies within its owner then.
+template <class T>
+using Few = boost::container::small_vector<T, 1>;
 
 enum class Outcome : std::uint8_t { kUnknown = 0, kApplied = 1, kSkipped = 2 };
 // Why a report, or the full statistics in it, never arrived. Numbers equal scalewatch.v1.LossCause.
@@ -80,7 +85,7 @@ struct ScalerObservation {
   std::optional<double> scale_after;
   std::optional<std::uint64_t> growth_tracker;
   std::optional<std::int32_t> hysteresis;
-  std::vector<OptimizerObservation> optimizers;
+  Few<OptimizerObservation> optimizers;
   // Of a log: attempts right before this one that it passed over without a word. They were applied.
   std::uint64_t applied_before = 0;
   std::string fatal{};  // of a log: the scaler ended the run at this attempt, in the trainer's words
@@ -130,7 +135,7 @@ struct AttemptDigest {
   std::int64_t step = 0;
   TimeMs now = 0;  // when the server took it in
   std::shared_ptr<const TensorTable> table;
-  std::vector<ScalerObservation> scalers;
+  Few<ScalerObservation> scalers;
   std::optional<double> loss;
   std::optional<double> lr;
   std::optional<double> grad_norm;

@@ -21,19 +21,34 @@ std::uint64_t passed_before(const JoinedAttempt& joined) {
 
 }  // namespace
 
-void RunFold::step(const ScalerReport& scaler, Rank rank, Attempt attempt, std::int64_t number) {
+void RunFold::step(const ScalerReport& scaler, Rank rank, Attempt attempt, std::int64_t number, const RankReport* report) {
   ScalerTrack& track = run_.scalers[scaler.track];
   if (attempt <= track.last_attempt) return;
-  const ScalerStep moved =
-      advance(track, scaler.seen, run_.rank(rank), rank, attempt, number, run_.world_size <= 1, thresholds_);
-  each_rule([&](Rule& rule, const RuleContext& ctx) { rule.on_step(moved, ctx); });
+  ScalerStep moved = advance(track, scaler.seen, run_.rank(rank), rank, attempt, number, run_.world_size <= 1, thresholds_);
+  moved.report = report;
+  const RuleContext context{run_, thresholds_, sink_};
+  for (Rule* rule : looking_.at_steps) rule->on_step(moved, context);
 }
 
-void RunFold::close(JoinedAttempt joined) {
+RunFold::Looking RunFold::who_looks() const {
+  Looking looking;
+  for (const auto& rule : rules_) {
+    if (rule->looks_at_steps()) looking.at_steps.push_back(rule.get());
+    if (rule->looks_at_attempts()) looking.at_attempts.push_back(rule.get());
+  }
+  return looking;
+}
+
+void RunFold::close(JoinedAttempt& joined) {
   joined.sort();
   // Scalers whose leader did not report.
   for (const RankReport& report : joined.reports) {
-    for (const ScalerReport& scaler : report.scalers) step(scaler, report.rank, joined.attempt, report.step);
+    for (const ScalerReport& scaler : report.scalers) step(scaler, report.rank, joined.attempt, report.step, &report);
+  }
+  // Here and not when they come: what a rule sees at an attempt does not depend on how far ahead a rank is.
+  for (RankReport& report : joined.reports) {
+    const auto rank = run_.ranks.find(report.rank);
+    if (rank != run_.ranks.end() && !rank->second.left) rank->second.tensor_faults = std::move(report.tensor_faults);
   }
   std::map<TensorKey, PoisonedTensor> poisoned = poisoned_after(joined);
   ClosedAttempt closed{.joined = joined,
@@ -43,7 +58,8 @@ void RunFold::close(JoinedAttempt joined) {
                        .training = false};
   closed.training =
       std::any_of(joined.reports.begin(), joined.reports.end(), [](const RankReport& report) { return report.training(); });
-  each_rule([&](Rule& rule, const RuleContext& ctx) { rule.on_attempt(closed, ctx); });
+  const RuleContext context{run_, thresholds_, sink_};
+  for (Rule* rule : looking_.at_attempts) rule->on_attempt(closed, context);
 
   switch (closed.outcome) {
     case AttemptOutcome::kApplied:

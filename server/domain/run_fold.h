@@ -73,6 +73,11 @@ class RunFold {
   // Closed attempts whose blame late detail may still refine.
   static constexpr std::size_t kMaxRecent = 4;
 
+  // Rules that look at every attempt have lists of their own: most look at only one of the two.
+  struct Looking {
+    std::vector<Rule*> at_steps, at_attempts;
+  };
+  [[nodiscard]] Looking who_looks() const;
   template <class Call>
   void each_rule(Call call) {
     const RuleContext context{run_, thresholds_, sink_};
@@ -91,8 +96,10 @@ class RunFold {
   void replace_leader(Rank gone);
   void forget_poison(Rank rank);
 
-  void step(const ScalerReport& scaler, Rank rank, Attempt attempt, std::int64_t number);
-  void close(JoinedAttempt joined);
+  // report: of that rank; null when it came too late to be joined.
+  void step(const ScalerReport& scaler, Rank rank, Attempt attempt, std::int64_t number, const RankReport* report);
+  JoinedAttempt& open_attempt(Attempt attempt);
+  void close(JoinedAttempt& joined);
   void take_latest(const JoinedAttempt& joined);
   // An activation that holds -Inf while the step is fine holds it on purpose.
   void learn_masks(const ClosedAttempt& closed);
@@ -107,7 +114,9 @@ class RunFold {
   RunModel run_;
   Sink sink_{run_, thresholds_};
   std::vector<std::unique_ptr<Rule>> rules_ = make_rules();
+  Looking looking_ = who_looks();
   std::map<Attempt, JoinedAttempt> pending_;
+  std::map<Attempt, JoinedAttempt>::node_type spare_;  // of one that is closed: most attempts need no memory of their own
   std::deque<RecentAttempt> recent_;
   bool end_told_ = false;  // rules saw the end of the run, and nobody came back since
 };

@@ -35,6 +35,7 @@ void RunFold::on(const SegmentOpened& input) {
   run_.segment = input.segment;
   run_.segment_started = input.now;
   rules_ = make_rules();
+  looking_ = who_looks();
   pending_.clear();
   recent_.clear();
   end_told_ = false;
@@ -99,7 +100,6 @@ void RunFold::on(const AttemptDigest& input) {
   }
   rank.last_attempt = std::max(rank.last_attempt, input.attempt);
   rank.last_report = input.now;
-  rank.tensor_faults = input.tensor_faults;
   if (!input.declared.empty()) {
     map_scalers(rank, input.declared);
     lead_if_lower(rank);
@@ -113,7 +113,7 @@ void RunFold::on(const AttemptDigest& input) {
     each_rule([&](Rule& rule, const RuleContext& ctx) { rule.on_loss(loss, ctx); });
   }
 
-  std::vector<ScalerReport> scalers;
+  Few<ScalerReport> scalers;
   for (const ScalerObservation& seen : input.scalers) {
     if (const auto track = track_of(rank, seen.scaler)) scalers.push_back({*track, seen});
   }
@@ -123,26 +123,40 @@ void RunFold::on(const AttemptDigest& input) {
     if (at != pending_.end()) {
       joined = &at->second;
     } else if (pending_.size() < kMaxPending) {
-      joined = &pending_[input.attempt];
-      joined->attempt = input.attempt;
+      joined = &open_attempt(input.attempt);
     }
   }
-  const std::vector<ScalerReport>* told = &scalers;
+  const Few<ScalerReport>* told = &scalers;
+  const RankReport* report = nullptr;
   if (joined != nullptr && !std::binary_search(joined->ranks.begin(), joined->ranks.end(), input.rank)) {
     joined->join(input, std::move(scalers));
-    told = &joined->reports.back().scalers;
+    report = &joined->reports.back();
+    told = &report->scalers;
   }
   for (const ScalerReport& scaler : *told) {
-    if (run_.scalers[scaler.track].leader == input.rank) step(scaler, input.rank, input.attempt, input.step);
+    if (run_.scalers[scaler.track].leader == input.rank) step(scaler, input.rank, input.attempt, input.step, report);
   }
+}
+
+JoinedAttempt& RunFold::open_attempt(Attempt attempt) {
+  if (spare_.empty()) {
+    pending_[attempt];
+  } else {
+    spare_.key() = attempt;
+    spare_.mapped().clear();
+    pending_.insert(std::move(spare_));
+  }
+  JoinedAttempt& joined = pending_.find(attempt)->second;
+  joined.attempt = attempt;
+  return joined;
 }
 
 void RunFold::on(const AttemptClosed& input) {
   while (!pending_.empty() && pending_.begin()->first <= input.attempt) {
-    JoinedAttempt joined = std::move(pending_.begin()->second);
-    pending_.erase(pending_.begin());
+    spare_ = pending_.extract(pending_.begin());
+    JoinedAttempt& joined = spare_.mapped();
     if (joined.attempt == input.attempt) joined.missing = input.missing;
-    close(std::move(joined));
+    close(joined);
   }
   run_.closed = std::max(run_.closed, input.attempt);
 }

@@ -8,7 +8,8 @@ namespace scalewatch::domain {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x4e555253;  // "SRUN"
-constexpr std::uint32_t kVersion = 5;  // 2: losses by cause; 3: replayed policies, the segment before; 4: logs; 5: late advice
+constexpr std::uint32_t kVersion =
+    6;  // 2: losses by cause; 3: replayed policies, the segment before; 4: logs; 5: late advice; 6: losses of 0
 
 }  // namespace
 

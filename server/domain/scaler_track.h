@@ -19,6 +19,7 @@ struct OptimizerStep {
 // What scaler rules look at, right after the track was moved.
 struct ScalerStep {
   const ScalerTrack* scaler = nullptr;
+  const RankReport* report = nullptr;  // that told it; null: it came too late to be joined
   Rank rank = 0;
   Attempt attempt = 0;
   std::int64_t step = 0;
@@ -39,7 +40,7 @@ struct ScalerStep {
   std::string fatal_next;      // not empty: the next skip ends the run, and why
   std::string fatal;           // not empty: this attempt ended the run, and why
   bool tracker_stood = false;  // the growth tracker should have moved and did not
-  std::vector<OptimizerStep> optimizers;
+  Few<OptimizerStep> optimizers;
 };
 
 // A track for a scaler that a rank named.

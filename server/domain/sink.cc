@@ -35,6 +35,7 @@ std::string Sink::new_id(const Draft& draft) {
 }
 
 void Sink::tell(Entry& entry, FindingEvent::Change change) {
+  entry.say();
   if (std::exchange(entry.advice_is_old, false)) entry.finding.advice = advise(entry.finding, run_);
   entry.told = entry.finding.last_attempt;
   events_.push_back({change, entry.finding});
@@ -70,6 +71,7 @@ void Sink::raise(Draft draft) {
     finding.evidence = std::move(draft.evidence);
     finding.blame = std::move(draft.blame);
     finding.first_time = finding.last_time = now_;
+    if (draft.words) draft.words.say(finding);
     finding.advice = advise(finding, run_);
     tell(open_.emplace(std::move(key), std::move(entry)).first->second, FindingEvent::Change::kOpened);
     return;
@@ -86,8 +88,11 @@ void Sink::raise(Draft draft) {
     finding.last_step = draft.step;
   }
   finding.ranks = std::move(draft.ranks);
-  finding.summary = std::move(draft.summary);
-  finding.evidence = std::move(draft.evidence);
+  entry.words = draft.words;
+  if (!draft.words) {
+    finding.summary = std::move(draft.summary);
+    finding.evidence = std::move(draft.evidence);
+  }
   if (draft.blame) finding.blame = std::move(draft.blame);
   finding.last_time = now_;
   entry.advice_is_old = true;
@@ -157,6 +162,7 @@ void Sink::refine_blame(Attempt attempt, const Blame& blame) {
     // What windows of statistics found went wrong at no single attempt.
     if (!finding.blame || finding.blame->where.empty() || entry.blames_skips) continue;
     if (finding.blame->attempt != attempt) continue;
+    entry.say();  // they are of the blame as it was
     const bool same = same_blame(finding.blame, blame);
     finding.blame = blame;
     if (same) continue;  // more ranks or elements of it: not worth an event each
@@ -169,8 +175,9 @@ std::vector<Finding> Sink::open() const {
   std::vector<Finding> findings;
   findings.reserve(open_.size());
   for (const auto& [key, entry] : open_) {
-    findings.push_back(entry.finding);
-    if (entry.advice_is_old) findings.back().advice = advise(entry.finding, run_);
+    Finding& finding = findings.emplace_back(entry.finding);
+    if (entry.words) entry.words.say(finding);
+    if (entry.advice_is_old) finding.advice = advise(finding, run_);
   }
   std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
     return std::tuple(b.severity, a.first_time, a.first_attempt) < std::tuple(a.severity, b.first_time, b.first_attempt);

@@ -10,6 +10,7 @@
 #include "server/domain/fields.h"
 #include "server/domain/finding.h"
 #include "server/domain/model.h"
+#include "server/domain/wording.h"
 
 namespace scalewatch::domain {
 
@@ -25,6 +26,7 @@ struct Draft {
   std::vector<Rank> ranks;
   std::string summary;
   std::vector<Evidence> evidence;
+  Wording words;  // in place of summary and evidence, for a fault that is raised often
   std::optional<Blame> blame;
   // The fault is that steps are skipped: what the skips blame most often is its blame, also as more becomes known.
   bool blames_skips = false;
@@ -44,6 +46,7 @@ class Sink {
   void resolve_all();
   // What rules found before they were turned off.
   void resolve_off();
+  // Null: not open. Its summary and evidence may be older than the newest draft.
   [[nodiscard]] const Finding* find(std::string_view rule, const std::string& subject) const;
   void acknowledge(const std::string& id, const std::string& who, const std::string& comment);
   // A skipped attempt was blamed: gives its blame to the findings that skips cause.
@@ -78,8 +81,13 @@ class Sink {
     bool blames_skips = false;
     Attempt told = 0;            // attempt of its newest event
     bool advice_is_old = false;  // what the finding says has changed since; made anew when somebody looks
+    Wording words;               // of the newest draft, not said yet
+    void say() {
+      if (words) std::exchange(words, Wording()).say(finding);
+    }
     template <class A>
     void persist(A& a) {
+      say();
       a(finding, blames_skips, told, advice_is_old);
     }
   };

@@ -16,7 +16,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kStateVersion = 3;  // 2: the domain's losses by cause; 3: what logs say, advice made when it is looked at
+// 2: the domain's losses by cause; 3: what logs say, advice made when it is looked at; 4: losses of 0, faults of tensors by
+// attempt
+constexpr int kStateVersion = 4;
 
 json binary(const std::string& bytes) {
   return json::binary({bytes.begin(), bytes.end()});

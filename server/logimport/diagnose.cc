@@ -48,6 +48,9 @@ domain::Diagnosis LogDoctor::diagnosis() const {
 std::uint32_t LogDoctor::runs() const {
   return impl_->story.run().runs();
 }
+const std::vector<LogPart>& LogDoctor::parts() const {
+  return impl_->story.run().parts();
+}
 const std::vector<ScalePoint>& LogDoctor::scale() const {
   return impl_->story.run().scale();
 }

@@ -36,6 +36,7 @@ class LogDoctor {
   [[nodiscard]] domain::Diagnosis diagnosis() const;
   // Runs that the log holds: segments of its findings, from 1.
   [[nodiscard]] std::uint32_t runs() const;
+  [[nodiscard]] const std::vector<LogPart>& parts() const;
   [[nodiscard]] const std::vector<ScalePoint>& scale() const;
   // Findings that opened or got worse since the last call.
   std::vector<domain::Finding> take_news();

@@ -63,6 +63,8 @@ constexpr Entry kFields[] = {
     {"loss_part", set_real<&Reading::loss_part>},
     {"valid_loss", set_real<&Reading::valid_loss>},
     {"grad_norm", set_real<&Reading::grad_norm>},
+    {"norm_limit", set_real<&Reading::norm_limit>},
+    {"share", set_real<&Reading::share>},
     {"lr", set_real<&Reading::lr>},
     {"accuracy", set_real<&Reading::accuracy>},
     {"abs_min", set_real<&Reading::abs_min>},

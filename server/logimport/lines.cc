@@ -43,9 +43,23 @@ void strip_codes(std::string_view text, std::string& out) {
 
 }  // namespace
 
+void NextByte::begin(std::string_view block) {
+  at_ = nullptr;
+  end_ = block.data() + block.size();
+}
+
+bool NextByte::within(std::string_view part) {
+  if (part.empty()) return false;
+  if (at_ < part.data()) {
+    const void* found = std::memchr(part.data(), byte_, static_cast<std::size_t>(end_ - part.data()));
+    at_ = found != nullptr ? static_cast<const char*>(found) : end_;
+  }
+  return at_ < part.data() + part.size();
+}
+
 void LineSplitter::feed(std::string_view bytes) {
-  has_escapes_ = holds(bytes, kEscape) || holds(held_, kEscape);
-  has_returns_ = holds(bytes, '\r');
+  returns_.begin(bytes);
+  escapes_.begin(bytes);
   while (!bytes.empty()) {
     const void* found = std::memchr(bytes.data(), '\n', bytes.size());
     if (found == nullptr) {
@@ -69,9 +83,8 @@ void LineSplitter::line(std::string_view text, bool ended) {
     piece_ = 0;
     begun_ = true;
   }
-  while (has_returns_) {
-    const std::size_t end = text.find('\r');
-    if (end == std::string_view::npos) break;
+  while (returns_.within(text)) {
+    const auto end = static_cast<std::size_t>(returns_.at() - text.data());
     give(text.substr(0, end), false);
     text.remove_prefix(end + 1);
   }
@@ -90,16 +103,18 @@ void LineSplitter::keep(std::string_view text) {
 }
 
 void LineSplitter::give(std::string_view text, bool cut) {
+  bool escapes = escapes_.within(text);
   if (!held_.empty()) {
     keep(text);
     text = held_;
     cut = dropping_;
+    escapes = holds(text, kEscape);
   } else if (text.size() > kMaxLineBytes) {
     text = text.substr(0, kMaxLineBytes);
     cut = true;
   }
   if (cut) ++lines_cut_;
-  if (has_escapes_ && holds(text, kEscape)) {
+  if (escapes) {
     strip_codes(text, plain_);
     text = plain_;
   }

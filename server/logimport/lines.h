@@ -15,6 +15,21 @@ class PieceSink {
   virtual void piece(std::string_view text, std::uint64_t number, std::uint32_t piece, bool cut) = 0;
 };
 
+// Where a byte stands next in a block. Looked for again only once it has been passed, so that short lines cost nothing.
+class NextByte {
+ public:
+  explicit NextByte(char byte) : byte_(byte) {}
+  void begin(std::string_view block);
+  // Parts of the block are asked for in order.
+  bool within(std::string_view part);
+  const char* at() const { return at_; }
+
+ private:
+  char byte_;
+  const char* at_ = nullptr;
+  const char* end_ = nullptr;  // of the block
+};
+
 class LineSplitter {
  public:
   explicit LineSplitter(PieceSink& sink) : sink_(sink) {}
@@ -36,8 +51,8 @@ class LineSplitter {
   std::string held_;       // the beginning of a piece whose end has not come; at most kMaxLineBytes
   std::string plain_;      // a piece without its ANSI codes
   bool dropping_ = false;  // the held piece is full: what follows of it is dropped
-  bool has_escapes_ = false;
-  bool has_returns_ = false;
+  NextByte returns_{'\r'};
+  NextByte escapes_{'\x1b'};
   std::uint64_t lines_ = 0;
   std::uint64_t lines_cut_ = 0;
   std::uint32_t piece_ = 0;

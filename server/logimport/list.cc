@@ -49,6 +49,13 @@ constexpr FormatEntry kFormats[] = {
     {Tier::kRecord, make_hf_trainer},
     {Tier::kRecord, make_yolo_table},
     {Tier::kRecord, make_rsl_rl},
+    {Tier::kRecord, make_clu},
+    {Tier::kRecord, make_composer},
+    {Tier::kRecord, make_coqui},
+    {Tier::kRecord, make_mindspore_records},
+    {Tier::kRecord, make_opennmt},
+    {Tier::kRecord, make_wenet},
+    {Tier::kRecord, make_number_lists},
     // ---- progress bars
     {Tier::kBar, make_progress_bar},
     // ---- generic
@@ -60,10 +67,7 @@ constexpr FormatEntry kFormats[] = {
 };
 
 constexpr ContentEntry kContentFormats[] = {
-    {make_tensorboard},
-    {make_trainer_state},
-    {make_json_array},
-    {make_csv},
+    {make_tensorboard}, {make_trainer_state}, {make_json_array}, {make_csv}, {make_number_columns},
 };
 
 }  // namespace

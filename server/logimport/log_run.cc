@@ -11,21 +11,27 @@ using domain::Finding;
 using domain::FindingEvent;
 using domain::Outcome;
 
-std::vector<domain::OptimizerObservation> decided(Outcome outcome) {
+decltype(domain::ScalerObservation::optimizers) decided(Outcome outcome) {
   domain::OptimizerObservation one;
   one.outcome = outcome;
   if (outcome == Outcome::kSkipped) one.found_inf_decided = 1;
-  return {one};
+  decltype(domain::ScalerObservation::optimizers) all;
+  all.push_back(one);
+  return all;
 }
 
 LogRun::LogRun(const domain::Thresholds& thresholds, InputTap tap) : state_(thresholds), tap_(std::move(tap)) {}
 
-void LogRun::begin(std::uint64_t line) {
-  if (open_ && attempt() == 0 && scalers_.empty()) return;  // nothing was told since the last one
+void LogRun::begin(std::uint64_t line, std::uint32_t file) {
+  if (open_ && attempt() == 0 && scalers_.empty()) {  // nothing was told since the last one
+    if (!parts_.empty() && parts_.size() == segment_) parts_.back() = {file, line, before_ + 1, false};
+    return;
+  }
   end();
   ++segment_;
   open_ = true;
   before_ += attempt();
+  if (parts_.size() < kMaxParts) parts_.push_back({file, line, before_ + 1, false});
   attempt_ = passed_ = segment_applied_ = 0;
   scalers_.clear();
   declared_ = true;
@@ -120,7 +126,8 @@ void LogRun::tell(AttemptDigest digest, std::uint64_t line, std::optional<std::i
     const auto known = std::find_if(scalers_.begin(), scalers_.end(), [&](const Scaler& s) { return s.number == seen.scaler; });
     seen.scaler = static_cast<std::uint32_t>(known - scalers_.begin());
   }
-  std::erase_if(digest.scalers, [&](const auto& seen) { return seen.scaler >= scalers_.size(); });
+  const auto unknown = [&](const auto& seen) { return seen.scaler >= scalers_.size(); };
+  digest.scalers.erase(std::remove_if(digest.scalers.begin(), digest.scalers.end(), unknown), digest.scalers.end());
   facts_.attempts += passed_ + 1;
   facts_.applied += passed_ + (applied && !skipped ? 1 : 0);
   facts_.skipped += skipped ? 1 : 0;

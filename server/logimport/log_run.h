@@ -25,8 +25,16 @@ struct ScalePoint {
   bool skipped = false;
 };
 
+// A run of the file, or of one of several files.
+struct LogPart {
+  std::uint32_t file = 0;           // index of the file, from 0
+  std::uint64_t line = 0;           // where it begins
+  std::uint64_t first_attempt = 0;  // of it, as ScalePoint counts
+  bool numbered = false;            // the log gives steps or places; else its records are counted
+};
+
 // What a scaler's one optimizer did, where the log knows it.
-std::vector<domain::OptimizerObservation> decided(domain::Outcome outcome);
+decltype(domain::ScalerObservation::optimizers) decided(domain::Outcome outcome);
 
 // What a run that was read from a log is called in place of a framework.
 inline constexpr std::string_view kFramework = "log";
@@ -39,8 +47,14 @@ class LogRun {
   explicit LogRun(const domain::Thresholds& thresholds, InputTap tap = {});
 
   // ---- runs of the file: each a segment. Nothing happens when nothing was told since the last one.
-  void begin(std::uint64_t line);
+  void begin(std::uint64_t line, std::uint32_t file = 0);
   void end();
+  // The newest run's steps are the log's own numbers.
+  void numbered() {
+    if (!parts_.empty()) parts_.back().numbered = true;
+  }
+  // The first kMaxParts of them: segments of findings, from 1.
+  [[nodiscard]] const std::vector<LogPart>& parts() const { return parts_; }
   [[nodiscard]] std::uint32_t runs() const { return segment_; }
 
   // Scalers are known by the number that the log gives them; `parameters` are those that were printed.
@@ -80,6 +94,7 @@ class LogRun {
   static constexpr std::size_t kMaxPoints = 2048;
   static constexpr std::size_t kMaxFindings = 512;
   static constexpr std::size_t kMaxNews = 64;
+  static constexpr std::size_t kMaxParts = 4096;
   struct Scaler {
     std::uint32_t number = 0;  // as the log has it
     domain::ScalerInfo info;
@@ -106,6 +121,7 @@ class LogRun {
   std::vector<std::pair<domain::Attempt, std::uint64_t>> lines_;  // of this run, rising
   domain::RunFacts facts_;
   std::vector<ScalePoint> points_;
+  std::vector<LogPart> parts_;
   std::uint64_t per_point_ = 1;
   std::map<std::tuple<std::uint32_t, std::string, std::string>, domain::Finding> findings_;  // by run, rule and subject
   std::vector<domain::Finding> news_;

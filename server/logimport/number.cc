@@ -1,7 +1,9 @@
 #include "server/logimport/number.h"
 
+#include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 
 namespace scalewatch::logimport {
@@ -52,9 +54,22 @@ constexpr double kPowers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e
 constexpr int kMaxPower = 22;
 constexpr std::size_t kMaxExactDigits = 15;
 
+// The same below 1, each rounded once.
+constexpr auto kFractions = [] {
+  std::array<double, kMaxPower + 1> fractions{};
+  for (std::size_t i = 0; i < fractions.size(); ++i) fractions[i] = 1 / kPowers[i];
+  return fractions;
+}();
+
 double power_of_ten(int exponent) {
-  if (exponent <= 0 && exponent >= -kMaxPower) return 1 / kPowers[-exponent];
+  if (exponent <= 0 && exponent >= -kMaxPower) return kFractions[static_cast<std::size_t>(-exponent)];
   return std::pow(10.0, exponent);
+}
+
+// Reads digits from `at` on and returns where they end.
+std::size_t take_digits(std::string_view text, std::size_t at, std::uint64_t& value) {
+  for (; at < text.size() && is_digit(text[at]); ++at) value = value * 10 + static_cast<std::uint64_t>(text[at] - '0');
+  return at;
 }
 
 // Thousands in groups: 1,234,567. Returns the bytes of the whole integer part, 0 when it is not grouped.
@@ -87,7 +102,9 @@ std::optional<Number> parse_plain(std::string_view text, Separators separators) 
     return parse_word(digits, negative, sign);
   }
   Number number;
-  if (separators == Separators::kThousands) {
+  std::uint64_t mantissa = 0;  // wraps beyond kMaxExactDigits, and is not used then
+  std::size_t at = take_digits(digits, 0, mantissa);
+  if (separators == Separators::kThousands && at < digits.size() && (digits[at] == ',' || digits[at] == '_')) {
     const std::size_t length = grouped(digits, number.value);
     if (length > 0 && (length >= digits.size() || digits[length] != '.')) {
       if (negative) number.value = -number.value;
@@ -97,10 +114,6 @@ std::optional<Number> parse_plain(std::string_view text, Separators separators) 
       return number;
     }
   }
-  std::size_t at = 0;
-  std::uint64_t mantissa = 0;  // wraps beyond kMaxExactDigits, and is not used then
-  for (; at < digits.size() && is_digit(digits[at]); ++at)
-    mantissa = mantissa * 10 + static_cast<std::uint64_t>(digits[at] - '0');
   const std::size_t whole = at;
   std::size_t decimals = 0;
   number.integer = true;
@@ -112,8 +125,7 @@ std::optional<Number> parse_plain(std::string_view text, Separators separators) 
     number.integer = false;
     ++at;
     const std::size_t first = at;
-    for (; at < digits.size() && is_digit(digits[at]); ++at)
-      mantissa = mantissa * 10 + static_cast<std::uint64_t>(digits[at] - '0');
+    at = take_digits(digits, first, mantissa);
     decimals = at - first;
   }
   int exponent = 0;

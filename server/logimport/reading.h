@@ -26,6 +26,8 @@ struct Reading {
     kCheckpoint,   // a checkpoint was loaded: what follows is resumed
     kEnd,          // the trainer says that it has finished
     kModuleRange,  // one tensor of a dump of forward frames: its smallest and largest magnitude
+    kNorm,         // a gradient norm that was clipped hard, with no step about it
+    kDominates,    // one tensor holds most of the squared gradient norm (tensor, share)
   };
   enum class Span : std::uint8_t {
     kUnknown,
@@ -75,6 +77,8 @@ struct Reading {
   std::optional<double> valid_loss;  // of an evaluation: never a training loss
   std::optional<double> grad_norm;   // may be NaN or Inf
   Span grad_norm_span = Span::kUnknown;
+  std::optional<double> norm_limit;  // that a norm is clipped at, where that follows the usual norm
+  std::optional<double> share;       // kDominates: of the squared gradient norm, 0 to 1
   std::optional<double> lr;
   std::optional<double> accuracy;  // 0 to 1, or to 100
 

@@ -95,7 +95,7 @@ void Story::begin_run(const Reading& first) {
   place_.reset();
   beyond_ = printed_ = 0;
   moved_ = 0;
-  counts_updates_ = has_total_loss_ = fatal_told_ = counted_applied_ = last_was_skip_ = false;
+  counts_updates_ = has_total_loss_ = fatal_told_ = counted_applied_ = last_was_skip_ = mean_lost_ = norm_told_ = false;
   skipped_total_.reset();
   leader_.reset();
   told_record_.reset();
@@ -122,7 +122,8 @@ void Story::begin_run(const Reading& first) {
     most = times;
     policy_ = name;
   }
-  run_.begin(first.line);
+  run_.begin(first.line, first.file);
+  if (places_.any()) run_.numbered();
 }
 
 void Story::restart(const Reading& reading) {
@@ -167,7 +168,10 @@ void Story::tell(const Reading& reading) {
     case Kind::kRanksDiffer:
     case Kind::kMisuse:
     case Kind::kModuleRange:
+    case Kind::kDominates:
       return on_note(reading);
+    case Kind::kNorm:
+      return on_norm(reading);
     case Kind::kRunStart:
     case Kind::kCheckpoint:
     case Kind::kEnd:

@@ -75,6 +75,8 @@ class Story final : public ReadingSink {
   void on_record(const Reading& reading);
   void on_evaluation(const Reading& reading);
   void on_note(const Reading& reading);
+  void on_norm(const Reading& reading);
+  void tell_norm(double norm, const Reading& reading);
   void restart(const Reading& reading);
   void flush_record();
   void wait(Pending pending);
@@ -102,12 +104,12 @@ class Story final : public ReadingSink {
 
   // ---- story_digest.cc: what one attempt's digest holds
   std::optional<domain::ScalerObservation> observe(const Pending& event);
-  void fill(domain::AttemptDigest& digest, const Reading& record) const;
+  void fill(domain::AttemptDigest& digest, const Reading& record);
   [[nodiscard]] std::optional<double> scale_of(const Reading& record) const;
   void declare(std::uint32_t scaler, std::optional<double> first_scale);
 
   LogRun run_;
-  std::deque<Reading> ahead_;
+  Readahead ahead_{kAhead + 2};
   std::map<std::uint32_t, SkipLines> skips_;
   Places places_;
   Notes notes_;
@@ -133,6 +135,8 @@ class Story final : public ReadingSink {
   bool fatal_told_ = false;
   bool counted_applied_ = false;  // the record's counter says so
   bool last_was_skip_ = false;    // of the attempts told
+  bool norm_told_ = false;        // a norm without a record was
+  bool mean_lost_ = false;        // the newest record's mean loss was not finite
   std::optional<std::uint64_t> skipped_total_;
   std::optional<std::uint32_t> leader_;  // rank whose records are followed
   std::uint64_t newest_line_ = 0;

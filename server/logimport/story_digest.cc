@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "server/domain/policy.h"
 #include "server/logimport/story.h"
@@ -33,6 +34,16 @@ std::optional<double> Story::scale_of(const Reading& record) const {
   }
   // Rounded to 0: all that is known is what it is less than.
   if (*printed == 0 && record.scale_quantum > 0) return record.scale_quantum / 2;
+  // Rounded: the power of two times the last one that rounds to it, or the power of two.
+  constexpr double kCoarse = 1e-3;
+  if (record.scale_quantum > kCoarse * *printed && std::isfinite(*printed)) {
+    const bool from =
+        known != scales_.end() && known->second.now && *known->second.now > 0 && std::isfinite(*known->second.now);
+    const double unit = from ? *known->second.now : 1.0;
+    const double exact = unit * std::exp2(std::round(std::log2(*printed / unit)));
+    constexpr double kHalf = 0.5 + 1e-6;
+    if (std::abs(exact - *printed) <= kHalf * record.scale_quantum) return exact;
+  }
   return printed;
 }
 
@@ -94,13 +105,16 @@ std::optional<domain::ScalerObservation> Story::observe(const Pending& event) {
   return seen;
 }
 
-void Story::fill(domain::AttemptDigest& digest, const Reading& record) const {
+void Story::fill(domain::AttemptDigest& digest, const Reading& record) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   const auto mean = [](Reading::Span span) { return span == Reading::Span::kTotal; };
+  const bool mean_lost = record.loss && !std::isfinite(*record.loss);
+  const bool lost_before = std::exchange(mean_lost_, mean_lost);
   if (record.loss_now) {
     digest.loss = record.loss_now;
-    // A loss of the interval was lost, if not this one. Of a mean since the beginning nobody knows when.
-    if (record.loss && !std::isfinite(*record.loss) && !mean(record.loss_span)) digest.loss = record.loss;
+    // A loss of the interval was lost, if not this one. Of a mean since the beginning nobody knows when, and one that stays
+    // lost beside finite losses is only kept so.
+    if (mean_lost && !lost_before && !mean(record.loss_span)) digest.loss = record.loss;
   } else if (record.loss && (std::isfinite(*record.loss) || !mean(record.loss_span))) {
     digest.loss = record.loss;
   } else if (record.loss_part && !has_total_loss_) {
@@ -116,6 +130,30 @@ void Story::fill(domain::AttemptDigest& digest, const Reading& record) const {
       digest.grad_norm && !std::isfinite(*digest.grad_norm) && record.grad_norm_span == Reading::Span::kInterval && length != 1;
   if (!lost_mean) digest.lr = record.lr;
   digest.accuracy = record.accuracy;
+}
+
+// Clipping says when it was needed, and what it clips at follows the usual norm. A little is what it is for.
+void Story::on_norm(const Reading& reading) {
+  constexpr double kHard = 256;
+  const double usual = reading.norm_limit.value_or(0);
+  if (!reading.grad_norm || !(usual > 0) || *reading.grad_norm < kHard * usual) return;
+  if (!std::exchange(norm_told_, true)) {
+    tell_norm(usual, reading);
+  }
+  tell_norm(*reading.grad_norm, reading);
+}
+
+void Story::tell_norm(double norm, const Reading& reading) {
+  if (!run_.take_back()) ++beyond_;
+  domain::AttemptDigest digest;
+  digest.step = place_ ? place_->done + static_cast<std::int64_t>(beyond_) : static_cast<std::int64_t>(run_.attempt() + 1);
+  digest.grad_norm = norm;
+  if (run_.has_scaler()) {
+    domain::ScalerObservation seen;
+    seen.optimizers = decided(domain::Outcome::kUnknown);
+    digest.scalers.push_back(std::move(seen));
+  }
+  run_.tell(std::move(digest), reading.line, reading.time_ms);
 }
 
 }  // namespace scalewatch::logimport

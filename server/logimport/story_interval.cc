@@ -19,6 +19,23 @@ bool is_skip(const Reading& reading) {
          reading.kind == Reading::Kind::kFatal;
 }
 
+// Line upon line the scale falls, and nothing is between them: with time to recover a scaler would have.
+template <class Slots>
+bool straight_down(const Slots& slots) {
+  constexpr std::size_t kMany = 5;
+  if (slots.size() < kMany) return false;
+  const Reading* before = nullptr;
+  for (const auto& slot : slots) {
+    if (slot.events.size() != 1 || slot.events.front().reading.kind != Reading::Kind::kSkip) return false;
+    const Reading& now = slot.events.front().reading;
+    if (!now.scale_after || now.time_ms || now.step) return false;
+    constexpr std::uint64_t kNear = 2;  // lines: a warning may stand between two
+    if (before != nullptr && (*now.scale_after >= *before->scale_after || now.line - before->line > kNear)) return false;
+    before = &now;
+  }
+  return true;
+}
+
 bool non_finite(const std::optional<double>& value) {
   return value && !std::isfinite(*value);
 }
@@ -149,7 +166,8 @@ Story::Interval Story::measure(const std::optional<Places::Place>& place, const 
   if (record != nullptr && record->step_counts_attempts) counts_updates_ = !*record->step_counts_attempts;
   if (!place) {
     // A record of what a bar's steps did, or one in a log that numbers nothing.
-    in.joins = record != nullptr && in.skips > 0 && (bad_norm || places_.any());
+    const bool all = record != nullptr && record->attempts_per_record && *record->attempts_per_record <= in.skips;
+    in.joins = record != nullptr && in.skips > 0 && (bad_norm || all || places_.any());
     return in;
   }
   if (in.went_by) {
@@ -218,7 +236,7 @@ void Story::settle(std::optional<Places::Place> place, const Reading* record) {
       !place_ && in.missed > 0 && slots.size() >= kByClock && std::all_of(slots.begin(), slots.end(), [](const Slot& s) {
         return s.passed == 0 && !s.events.empty() && s.events.front().reading.time_ms;
       });
-  const bool exact = back_to_back || (place_ && place_->exact && slots.size() == 1);
+  const bool exact = back_to_back || straight_down(slots) || (place_ && place_->exact && slots.size() == 1);
   const std::uint64_t share = first || exact || gap != slots.end() || slots.empty() ? 0 : free / (slots.size() + 1);
   const bool joins = in.joins && !slots.empty();
   std::int64_t step = place_ ? place_->done : static_cast<std::int64_t>(run_.attempt());
@@ -246,6 +264,7 @@ void Story::settle(std::optional<Places::Place> place, const Reading* record) {
   if (free > 0) run_.pass(free);
   moved_ += place && place_ ? std::max<std::int64_t>(0, place->done - place_->done) : 0;
   if (place) {
+    run_.numbered();
     place_ = place;
     beyond_ = 0;
   }

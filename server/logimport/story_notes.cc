@@ -36,6 +36,14 @@ void Notes::add(const Reading& reading) {
     add(std::move(difference), reading.line);
     return;
   }
+  if (reading.kind == Reading::Kind::kDominates) {
+    const bool large = reading.share.value_or(0) > thresholds_.dominant_gradient_share;
+    if (!large || dominant_.name != reading.tensor) dominant_ = Dominant{reading.tensor, 0, 0};
+    if (!large) return;
+    dominant_.share = *reading.share;
+    ++dominant_.times;
+    return;
+  }
   if (reading.where == "input" && reading.tensor.empty()) {
     input_ = true;
     return;
@@ -114,6 +122,15 @@ void Notes::give(domain::AttemptDigest& digest) {
     }
     table->push_back(std::move(info));
   }
+  if (dominates()) {
+    domain::TensorFaults dominant;
+    dominant.rule = domain::TensorRule::kDominantGradient;
+    dominant.since = digest.attempt;
+    dominant.since_step = digest.step;
+    dominant.tensors = 1;
+    dominant.worst.push_back({dominant_.name, Role::kGradient, dominant_.share});
+    digest.tensor_faults.push_back(std::move(dominant));
+  }
   digest.non_finite_total = static_cast<std::uint32_t>(digest.non_finite.size());
   if (low.tensors > 0) {
     std::stable_sort(low.worst.begin(), low.worst.end(), [](const auto& a, const auto& b) { return a.value > b.value; });
@@ -122,7 +139,9 @@ void Notes::give(domain::AttemptDigest& digest) {
   }
   if (!table->empty()) digest.table = std::move(table);
   const domain::Thresholds thresholds = thresholds_;
+  Dominant dominant = std::move(dominant_);
   *this = Notes(thresholds);
+  if (dominant.times < thresholds_.dominant_gradient_samples) dominant_ = std::move(dominant);
 }
 
 }  // namespace scalewatch::logimport

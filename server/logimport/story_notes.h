@@ -17,7 +17,9 @@ class Notes {
   explicit Notes(const domain::Thresholds& thresholds) : thresholds_(thresholds) {}
   void add(const Reading& reading);
   void add(domain::RankDifference difference, std::uint64_t line);
-  [[nodiscard]] bool empty() const { return named_.empty() && misuse_.empty() && differences_.empty() && !input_ && !loss_; }
+  [[nodiscard]] bool empty() const {
+    return named_.empty() && misuse_.empty() && differences_.empty() && !input_ && !loss_ && !dominates();
+  }
   [[nodiscard]] std::uint64_t line() const { return line_; }
   // Hands all of it to the attempt.
   void give(domain::AttemptDigest& digest);
@@ -32,7 +34,16 @@ class Notes {
     std::optional<double> largest;
   };
 
+  // The same tensor held most of the gradient norm, so many times in a row.
+  struct Dominant {
+    std::string name;
+    double share = 0;
+    std::uint32_t times = 0;
+  };
+  [[nodiscard]] bool dominates() const { return dominant_.times >= thresholds_.dominant_gradient_samples; }
+
   domain::Thresholds thresholds_;
+  Dominant dominant_;
   std::vector<Named> named_;
   std::vector<domain::MisuseObservation> misuse_;
   std::vector<domain::RankDifference> differences_;

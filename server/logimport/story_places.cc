@@ -24,7 +24,7 @@ Places::Source Places::source_of(const Reading& reading) const {
   return reading.batch ? Source::kBatch : Source::kNone;
 }
 
-void Places::begin(const std::deque<Reading>& first) {
+void Places::begin(const Readahead& first) {
   *this = Places();
   std::map<std::int64_t, int> bars;
   std::optional<std::int64_t> record;
@@ -119,6 +119,15 @@ void Places::compare(std::int64_t value, Source source) {
 
 std::optional<Places::Place> Places::of(const Reading& reading) {
   const Source source = source_of(reading);
+  // Records took their step from the bar on their line, and now stand on lines of their own.
+  constexpr std::uint32_t kWithout = 2;
+  if (source == Source::kStep) without_step_ = 0;
+  if (source == Source::kNone && reading.kind == Reading::Kind::kRecord && !reading.valid_loss) ++without_step_;
+  if (source_ == Source::kStep && source == Source::kBar && without_step_ >= kWithout && last_ && *reading.step >= *last_ &&
+      reading.steps_total) {
+    source_ = Source::kBar;
+    bar_total_ = reading.steps_total;
+  }
   if (source == Source::kNone) return std::nullopt;
   if (source_ == Source::kNone || (source_ < source && source == Source::kStep && !last_)) source_ = source;
   if (source_ == Source::kSkip) {

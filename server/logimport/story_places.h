@@ -2,12 +2,16 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <optional>
+
+#include <boost/circular_buffer.hpp>
 
 #include "server/logimport/reading.h"
 
 namespace scalewatch::logimport {
+
+// Readings that are read and not told yet, oldest first; as many as it was made for.
+using Readahead = boost::circular_buffer<Reading>;
 
 // One of several kinds of place is followed, the one that says most; the others only tell that time goes by.
 class Places {
@@ -20,7 +24,7 @@ class Places {
   };
 
   // A run begins: these are its first readings.
-  void begin(const std::deque<Reading>& first);
+  void begin(const Readahead& first);
   // Absent: the reading tells no place, or one of a kind that is not followed. A place never falls but by `restarted`.
   std::optional<Place> of(const Reading& reading);
 
@@ -40,6 +44,7 @@ class Places {
   Source source_ = Source::kNone;
   std::int64_t interval_ = 0;
   std::optional<std::int64_t> bar_total_;  // of the bar that is followed: others are of evaluations and the like
+  std::uint32_t without_step_ = 0;         // records since the newest with a step
   std::uint32_t other_bars_ = 0;           // since that bar was seen
   std::int64_t base_ = 0;                  // steps of the epochs before, where the count begins anew in each
   std::optional<std::int64_t> last_;       // newest value without base_

@@ -68,6 +68,7 @@ std::optional<Advice> advise_reduce_found_inf(const AdviceContext& context);
 std::optional<Advice> advise_reduce_in_fp32(const AdviceContext& context);
 std::optional<Advice> advise_restore_checkpoint(const AdviceContext& context);
 std::optional<Advice> advise_restore_scaler(const AdviceContext& context);
+std::optional<Advice> advise_resume_earlier(const AdviceContext& context);
 std::optional<Advice> advise_server_behind(const AdviceContext& context);
 std::optional<Advice> advise_skip_non_finite(const AdviceContext& context);
 std::optional<Advice> advise_step_frozen(const AdviceContext& context);

@@ -11,6 +11,18 @@ std::optional<Advice> advise_anomaly_mode(const AdviceContext& context) {
   if (!context.skips() && !context.rule("NonFiniteLoss")) return std::nullopt;
   const auto where = context.where();
   if (where != "forward" && where != "backward" && where != "loss") return std::nullopt;
+  // It has been run, and named a function: that of a forward operation, with this behind its name.
+  constexpr std::string_view kBackward = "Backward";
+  const std::string& named = context.tensor();
+  if (const auto end = named.rfind(kBackward);
+      end != std::string::npos && end > 0 && named.size() - end <= kBackward.size() + 2) {
+    return Advice{"anomaly_mode",
+                  fmt::format("look at the forward call of {} that the trace above the error shows: what goes into it has no "
+                              "finite gradient there (log, sqrt, norm, pow or division at 0, a where() over a branch that is "
+                              "NaN); add an eps or a clamp inside, or compute it in fp32",
+                              named.substr(0, end)),
+                  0.75};
+  }
   return Advice{
       "anomaly_mode",
       fmt::format(

@@ -17,7 +17,7 @@ std::optional<Advice> advise_clip_after_unscale(const AdviceContext& context) {
       fmt::format("clip the gradient norm after scaler.unscale_(optimizer) and before step(): max_norm 1.0 for transformers, 5 "
                   "to 10 for vision{}; clipping scaled gradients clips by the scale as well",
                   norm ? fmt::format(" (the norm was {} last)", number_text(*norm)) : std::string()),
-      0.45};
+      context.rule("GradNormSpike") ? 0.45 : 0.38};
 }
 
 }  // namespace scalewatch::domain

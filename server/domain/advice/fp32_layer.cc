@@ -7,7 +7,10 @@
 namespace scalewatch::domain {
 
 std::optional<Advice> advise_fp32_layer(const AdviceContext& context) {
-  if (!context.narrow_format() || context.tensor().empty() || context.kind() == "nan") return std::nullopt;
+  if (context.tensor().empty() || context.kind() == "nan") return std::nullopt;
+  // A log that names no format: what overflowed in the forward pass was narrow.
+  const bool untold = context.run.from_log && context.run.compute_dtype == DType::kUnspecified && context.where() == "forward";
+  if (!context.narrow_format() && !untold) return std::nullopt;
   if (context.rule("NonFiniteWeights")) return std::nullopt;
   // A scaler that probes for the largest scale overflows somewhere each time: nothing is wrong with that layer.
   if (context.rule("NonFiniteGradient") && context.finding.severity < Severity::kWarning) return std::nullopt;

@@ -24,7 +24,7 @@ std::optional<Advice> advise_init_scale(const AdviceContext& context) {
     return Advice{"init_scale",
                   fmt::format("set init_scale to 2^16 (it is {}): the search for a scale costs an attempt for every halving",
                               scale_text(scaler->init)),
-                  context.finding.severity == Severity::kWarning ? 0.7 : 0.3};
+                  context.finding.severity == Severity::kWarning ? 0.6 : 0.3};
   }
   const bool at_start =
       context.rule("NonFiniteGradient") && context.finding.severity >= Severity::kWarning && scaler->calibrating();

@@ -8,7 +8,7 @@ namespace {
 
 using Give = std::optional<Advice> (*)(const AdviceContext&);
 
-constexpr std::array<Give, 36> kAdvice{
+constexpr std::array<Give, 37> kAdvice{
     advise_anomaly_mode,
     advise_beyond_scale,
     advise_bf16,
@@ -32,6 +32,7 @@ constexpr std::array<Give, 36> kAdvice{
     advise_reduce_in_fp32,
     advise_restore_checkpoint,
     advise_restore_scaler,
+    advise_resume_earlier,
     advise_server_behind,
     advise_skip_non_finite,
     advise_step_frozen,

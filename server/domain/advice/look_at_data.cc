@@ -10,12 +10,21 @@ std::optional<Advice> advise_look_at_data(const AdviceContext& context) {
   if (context.rule("LossSpike")) {
     return Advice{
         "look_at_data",
-        fmt::format("look at the data of step {} and what changed there (a new shard, a new rollout, an epoch's end): one "
-                    "bad batch makes a spike, a spike that stays is the learning rate",
-                    context.finding.first_step),
+        fmt::format(
+            "look at the data of step {} and what changed there (a new shard, new rollouts, an epoch's end): one "
+            "bad batch makes a spike, a spike that stays is the learning rate; after new rollouts clip the value loss and "
+            "normalise the rewards",
+            context.finding.first_step),
         0.45};
   }
   const auto where = context.where();
+  if (context.rule("NonFiniteApplied") && context.run.from_log && (where.empty() || where == "backward")) {
+    return Advice{"look_at_data",
+                  fmt::format("keep the batches up to step {} and run them again: what comes at the same step each time is in "
+                              "the data, what comes on one kind of GPU alone is in its kernels",
+                              context.finding.first_step),
+                  0.4};
+  }
   const bool loss_only = where == "loss";
   if (where != "input" && !loss_only) return std::nullopt;
   const auto& blame = *context.finding.blame;

@@ -11,6 +11,14 @@ std::optional<Advice> advise_restore_checkpoint(const AdviceContext& context) {
   const bool poisoned = context.where() == "weights" || context.rule_is_one_of("NonFiniteWeights", "NonFiniteApplied");
   const bool from_the_start =
       context.finding.first_attempt <= 1 && (context.where() == "weights" || context.rule("ScaleVanished"));
+  if (from_the_start && context.run.from_log && context.where() != "weights") {
+    return Advice{"restore_checkpoint",
+                  "stop: no step can be applied any more. The log begins after the scale began to fall, so go back to a "
+                  "checkpoint from before that, with a fresh scaler (init_scale 2^16), find the first tensor of the forward "
+                  "pass that is NaN or Inf (hooks, or anomaly mode for one step), and let a run stop when its scale falls "
+                  "below 1",
+                  0.95};
+  }
   if (from_the_start) {
     return Advice{
         "restore_checkpoint",
@@ -35,6 +43,11 @@ std::optional<Advice> advise_restore_checkpoint(const AdviceContext& context) {
   // The scale fell because steps kept failing: what was wrong was wrong before the first of them.
   std::int64_t step = context.finding.first_step;
   for (const PastBlame& past : context.run.blames) step = std::min(step, past.step);
+  if (const ScalerTrack* scaler = context.scaler()) {
+    for (const OptimizerTrack& optimizer : scaler->optimizers) {
+      if (optimizer.consecutive_skips > 0) step = std::min(step, optimizer.streak_first_step);
+    }
+  }
   return Advice{"restore_checkpoint",
                 fmt::format("stop, and restore a checkpoint from before step {} with a fresh scaler (init_scale 2^16)", step),
                 0.85};

@@ -7,6 +7,14 @@
 namespace scalewatch::domain {
 
 std::optional<Advice> advise_skip_non_finite(const AdviceContext& context) {
+  if (context.rule("NonFiniteLoss") && context.finding.subject == "filtered") {
+    return Advice{
+        "skip_non_finite",
+        fmt::format("show the loss as it is (logging_nan_inf_filter=False in Hugging Face's Trainer) and the gradient "
+                    "norm, stop at the first NaN, and go back to a checkpoint from before step {}",
+                    context.finding.first_step),
+        0.75};
+  }
   if (!context.rule("NonFiniteApplied")) return std::nullopt;
   const ScalerTrack* scaler = context.scaler();
   const auto found_inf = context.evidence("found_inf_decided");
@@ -26,7 +34,7 @@ std::optional<Advice> advise_skip_non_finite(const AdviceContext& context) {
   }
   return Advice{"skip_non_finite",
                 "step through scaler.step(optimizer), never optimizer.step(), and unscale_ before it, so that found_inf sees "
-                "every gradient",
+                "every gradient; in bf16 or under a constant scale check that the norm is finite before each step yourself",
                 0.7};
 }
 

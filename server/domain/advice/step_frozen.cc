@@ -9,7 +9,7 @@ std::optional<Advice> advise_step_frozen(const AdviceContext& context) {
                 "divide the loss by the number of accumulation steps before backward, and accumulate and reduce gradients in "
                 "fp32: a sum over many micro-batches overflows though each loss is finite; if the trainer repeats the batch of "
                 "a skipped step, let it go on to the next",
-                0.5};
+                0.7};
 }
 
 }  // namespace scalewatch::domain

@@ -29,11 +29,13 @@ class ConsecutiveSkips : public PersistedRule<ConsecutiveSkips> {
       draft.first_step = optimizer.streak_first_step;
       draft.attempt = step.attempt;
       draft.step = step.step;
-      draft.summary = fmt::format("{} attempts in a row were skipped by {}, the limit is {}", optimizer.consecutive_skips,
-                                  scaler_text(subject), context.thresholds.consecutive_skips);
-      draft.evidence = {{"consecutive_skips", static_cast<double>(optimizer.consecutive_skips), "attempts",
-                         static_cast<double>(context.thresholds.consecutive_skips)}};
-      if (scaler.scale) draft.evidence.push_back({"scale", *scaler.scale, "", {}});
+      draft.words = [skips = optimizer.consecutive_skips, limit = context.thresholds.consecutive_skips,
+                     scale = scaler.scale](Finding& finding) {
+        finding.summary =
+            fmt::format("{} attempts in a row were skipped by {}, the limit is {}", skips, scaler_text(finding.subject), limit);
+        finding.evidence = {{"consecutive_skips", static_cast<double>(skips), "attempts", static_cast<double>(limit)}};
+        if (scale) finding.evidence.push_back({"scale", *scale, "", {}});
+      };
       draft.blames_skips = true;
       context.sink.raise(std::move(draft));
     }

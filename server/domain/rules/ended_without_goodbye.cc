@@ -6,7 +6,7 @@
 namespace scalewatch::domain {
 namespace {
 
-class EndedWithoutGoodbye : public StatelessRule {
+class EndedWithoutGoodbye : public StatelessRule<EndedWithoutGoodbye> {
  public:
   [[nodiscard]] std::string_view name() const override { return "EndedWithoutGoodbye"; }
 

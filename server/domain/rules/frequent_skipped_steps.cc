@@ -6,7 +6,7 @@
 namespace scalewatch::domain {
 namespace {
 
-class FrequentSkippedSteps : public StatelessRule {
+class FrequentSkippedSteps : public StatelessRule<FrequentSkippedSteps> {
  public:
   [[nodiscard]] std::string_view name() const override { return "FrequentSkippedSteps"; }
 
@@ -33,15 +33,18 @@ class FrequentSkippedSteps : public StatelessRule {
     draft.first_step = first->step;
     draft.attempt = step.attempt;
     draft.step = step.step;
-    draft.summary = fmt::format("{} of the last {} attempts were skipped by {}; its growth explains {}", scaler.window_skipped,
-                                scaler.window.size(), scaler_text(scaler.info.name),
-                                scaler.hysteresis * (static_cast<std::int64_t>(scaler.window_grew) + 1));
-    draft.evidence = {{"skipped", static_cast<double>(scaler.window_skipped), "attempts", {}},
-                      {"window", window, "attempts", {}},
-                      {"growths", static_cast<double>(scaler.window_grew), "", {}},
-                      {"excess", excess, "attempts", limit},
-                      {"skip_ratio", share, "", t.frequent_skips_critical_share}};
-    if (scaler.scale) draft.evidence.push_back({"scale", *scaler.scale, "", {}});
+    draft.words = [=, skipped = scaler.window_skipped, size = scaler.window.size(), grew = scaler.window_grew,
+                   hysteresis = scaler.hysteresis, scale = scaler.scale,
+                   critical = t.frequent_skips_critical_share](Finding& finding) {
+      finding.summary = fmt::format("{} of the last {} attempts were skipped by {}; its growth explains {}", skipped, size,
+                                    scaler_text(finding.subject), hysteresis * (static_cast<std::int64_t>(grew) + 1));
+      finding.evidence = {{"skipped", static_cast<double>(skipped), "attempts", {}},
+                          {"window", window, "attempts", {}},
+                          {"growths", static_cast<double>(grew), "", {}},
+                          {"excess", excess, "attempts", limit},
+                          {"skip_ratio", share, "", critical}};
+      if (scale) finding.evidence.push_back({"scale", *scale, "", {}});
+    };
     draft.blames_skips = true;
     context.sink.raise(std::move(draft));
   }

@@ -30,7 +30,9 @@ class GradNormSpike : public PersistedRule<GradNormSpike> {
     if (large) spikes_.push_back(samples_);
     while (!spikes_.empty() && spikes_.front() + t.norm_spike_recent <= samples_) spikes_.pop_front();
     const bool often = large && spikes_.size() >= t.norm_spike_times;
-    const bool once = (known || coarse) && octaves >= t.norm_spike_once_octaves;
+    // Of a log nobody knows what it leaves out; what is so far up needs no more than one to compare with.
+    const bool absurd = context.run.from_log && norms_.size() > 1 && octaves >= 2 * t.norm_spike_once_octaves;
+    const bool once = absurd || ((known || coarse) && octaves >= t.norm_spike_once_octaves);
     if (!often && !once) {
       if (!large && episodes_.clean({}, t.event_resolve)) context.sink.resolve(name(), {});
       return;

@@ -5,7 +5,7 @@
 
 namespace scalewatch::domain {
 
-class LagRule : public StatelessRule {
+class LagRule : public StatelessRule<LagRule> {
  protected:
   // Of now; `limit`: what `value` is held against, both in milliseconds.
   [[nodiscard]] Draft draft(std::string summary, std::string_view evidence, TimeMs value, TimeMs limit,

@@ -46,7 +46,7 @@ class LossSpike : public PersistedRule<LossSpike> {
            context);
       return;
     }
-    if (const auto jump = jump_at_backoffs()) {
+    if (const auto jump = jump_at_backoffs(attempt.attempt())) {
       jumps_.clear();
       fire(attempt, jump->attempt, jump->step, jump->loss, jump->median, t.loss_spike_early_ratio * jump->median,
            fmt::format("the loss jumped from about {} to {} at step {} while the scale backed off twice in a row",
@@ -82,10 +82,11 @@ class LossSpike : public PersistedRule<LossSpike> {
     if (all.size() > kMaxNoted) all.pop_front();
   }
 
-  // The newest jump of the loss at one of two backoffs in a row.
-  [[nodiscard]] std::optional<Jump> jump_at_backoffs() const {
+  // The newest jump of the loss at one of two backoffs in a row. Steps are told before their attempt closes, some more and some
+  // less; only those up to the closed one count, so that the finding does not depend on how far ahead they were.
+  [[nodiscard]] std::optional<Jump> jump_at_backoffs(Attempt closed) const {
     const auto backed_off = [&](Attempt attempt) {
-      return std::find(backoffs_.begin(), backoffs_.end(), attempt) != backoffs_.end();
+      return attempt <= closed && std::find(backoffs_.begin(), backoffs_.end(), attempt) != backoffs_.end();
     };
     for (auto jump = jumps_.rbegin(); jump != jumps_.rend(); ++jump) {
       if (!backed_off(jump->attempt)) continue;

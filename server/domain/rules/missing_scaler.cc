@@ -6,7 +6,7 @@
 namespace scalewatch::domain {
 namespace {
 
-class MissingScaler : public StatelessRule {
+class MissingScaler : public StatelessRule<MissingScaler> {
  public:
   [[nodiscard]] std::string_view name() const override { return "MissingScaler"; }
 

@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <cmath>
+#include <deque>
 #include <tuple>
 
 #include "server/domain/rules/misuse_kinds.h"
@@ -23,7 +24,8 @@ class Misuse : public PersistedRule<Misuse> {
   void on_step(const ScalerStep& step, const RuleContext& /*context*/) override {
     if (step.outcome != AttemptOutcome::kApplied) return;
     stands_ = step.tracker_stood ? stands_ + 1 : 0;
-    tracker_ = step.scaler->growth_tracker.value_or(0);
+    if (ahead_.size() == kMaxAhead) ahead_.pop_front();
+    ahead_.push_back({step.attempt, stands_, step.scaler->growth_tracker.value_or(0)});
   }
 
   void on_attempt(const ClosedAttempt& attempt, const RuleContext& context) override {
@@ -38,7 +40,7 @@ class Misuse : public PersistedRule<Misuse> {
     }
     if (attempt.training) {
       look_for_clipping(attempt, context, seen);
-      look_at_tracker(context, seen);
+      look_at_tracker(attempt, context, seen);
       look_at_schedule(attempt, context, seen);
     }
     for (auto& [kind, what] : seen) fire(attempt, kind, what, context);
@@ -54,7 +56,7 @@ class Misuse : public PersistedRule<Misuse> {
 
   template <class A>
   void persist(A& a) {
-    a(kinds_, norms_, losses_, norms_since_, norms_since_step_, stands_, tracker_, lr_, lr_before_, skipped_,
+    a(kinds_, norms_, losses_, norms_since_, norms_since_step_, stands_, ahead_, stood_, lr_, lr_before_, skipped_,
       after_calibration_, schedule_attempts_, schedule_skips_);
   }
 
@@ -81,6 +83,18 @@ class Misuse : public PersistedRule<Misuse> {
       a(times, clean, first_attempt, first_step);
     }
   };
+
+  // The growth tracker after so many applied steps that should have moved it.
+  struct Stand {
+    Attempt attempt = 0;
+    std::uint32_t times = 0;
+    std::uint64_t tracker = 0;
+    template <class A>
+    void persist(A& a) {
+      a(attempt, times, tracker);
+    }
+  };
+  static constexpr std::size_t kMaxAhead = 64;  // steps are told at most a few attempts before these close
 
   // A client may name kinds as it likes, but not without end.
   [[nodiscard]] std::string kind_of(const std::string& kind) const {
@@ -136,15 +150,16 @@ class Misuse : public PersistedRule<Misuse> {
                      {"spread", spread(norms_), "", t.clipped_spread}};
   }
 
-  void look_at_tracker(const RuleContext& context, std::map<std::string, Seen>& seen) const {
-    if (stands_ < context.thresholds.tracker_stands) return;
+  void look_at_tracker(const ClosedAttempt& attempt, const RuleContext& context, std::map<std::string, Seen>& seen) {
+    for (; !ahead_.empty() && ahead_.front().attempt <= attempt.attempt(); ahead_.pop_front()) stood_ = ahead_.front();
+    if (stood_.times < context.thresholds.tracker_stands) return;
     Seen& kind = seen[std::string(kUpdate)];
     if (!kind.detail.empty()) return;
-    kind.detail =
-        fmt::format("the growth tracker stayed at {} over {} applied steps: update() is not called", tracker_, stands_);
+    kind.detail = fmt::format("the growth tracker stayed at {} over {} applied steps: update() is not called", stood_.tracker,
+                              stood_.times);
     kind.evidence = {
-        {"attempts", static_cast<double>(stands_), "attempts", static_cast<double>(context.thresholds.tracker_stands)},
-        {"growth_tracker", static_cast<double>(tracker_), "", {}}};
+        {"attempts", static_cast<double>(stood_.times), "attempts", static_cast<double>(context.thresholds.tracker_stands)},
+        {"growth_tracker", static_cast<double>(stood_.tracker), "", {}}};
   }
 
   // Trainers report the learning rate before or after the scheduler's step: it moved over the skip when it differs on both
@@ -216,8 +231,9 @@ class Misuse : public PersistedRule<Misuse> {
   Samples losses_;           // of the same
   Attempt norms_since_ = 0;  // since when they are alike
   std::int64_t norms_since_step_ = 0;
-  std::uint32_t stands_ = 0;
-  std::uint64_t tracker_ = 0;
+  std::uint32_t stands_ = 0;         // applied steps in a row, also of attempts that are not closed yet
+  std::deque<Stand> ahead_;          // of those, oldest first
+  Stand stood_;                      // as of the newest closed attempt
   std::optional<double> lr_;         // of the newest attempt
   std::optional<double> lr_before_;  // of the one before
   bool skipped_ = false;             // the newest attempt was

@@ -8,7 +8,7 @@
 namespace scalewatch::domain {
 namespace {
 
-class NeverApplied : public StatelessRule {
+class NeverApplied : public StatelessRule<NeverApplied> {
  public:
   [[nodiscard]] std::string_view name() const override { return "NeverApplied"; }
 

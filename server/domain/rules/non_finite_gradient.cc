@@ -6,12 +6,14 @@
 namespace scalewatch::domain {
 namespace {
 
+constexpr auto kNamed = "backward";
+
 class NonFiniteGradient : public PersistedRule<NonFiniteGradient> {
  public:
   [[nodiscard]] std::string_view name() const override { return "NonFiniteGradient"; }
 
   void on_attempt(const ClosedAttempt& attempt, const RuleContext& context) override {
-    std::vector<std::uint32_t> seen;
+    Few<std::uint32_t> seen;
     for (const RankReport& report : attempt.joined.reports) {
       for (const ScalerReport& scaler : report.scalers) {
         if (std::find(seen.begin(), seen.end(), scaler.track) != seen.end()) continue;
@@ -23,6 +25,7 @@ class NonFiniteGradient : public PersistedRule<NonFiniteGradient> {
         look(attempt, track, scaler.track, outcome, context);
       }
     }
+    if (context.run.from_log) look_at_named(attempt, context);
   }
 
   template <class A>
@@ -44,6 +47,28 @@ class NonFiniteGradient : public PersistedRule<NonFiniteGradient> {
       a(attempts, clean, first_attempt, first_step, search, search_tensor, unexplained);
     }
   };
+
+  // What a detector of the trainer's own says about the backward pass, where no skip that was seen explains it: it was asked to
+  // look, and often it stops the run.
+  void look_at_named(const ClosedAttempt& attempt, const RuleContext& context) const {
+    const auto named = std::find_if(
+        attempt.joined.non_finite.begin(), attempt.joined.non_finite.end(),
+        [](const TensorAt& tensor) { return tensor.role == Role::kGradient || tensor.role == Role::kActivationGradient; });
+    if (named == attempt.joined.non_finite.end() || attempt.outcome == AttemptOutcome::kSkipped) return;
+    const Finding* open = context.sink.find(name(), kNamed);
+    Draft draft;
+    draft.rule = name();
+    draft.subject = kNamed;
+    draft.severity = Severity::kWarning;
+    draft.first_attempt = open != nullptr ? open->first_attempt : attempt.attempt();
+    draft.first_step = open != nullptr ? open->first_step : attempt.step();
+    draft.attempt = attempt.attempt();
+    draft.step = attempt.step();
+    draft.summary = fmt::format("the trainer found {} in what {} gave in the backward pass",
+                                named->nan == 0 ? "Inf" : (named->pos_inf == 0 ? "NaN" : "NaN or Inf"), named->name);
+    draft.blame = attempt.blame;
+    context.sink.raise(std::move(draft));
+  }
 
   // Is it this scaler's? By found_inf, or by a gradient of one of its optimizers (or of an unknown one).
   static bool concerns(const JoinedAttempt& joined, std::uint32_t track, const RunModel& run) {
@@ -131,28 +156,31 @@ class NonFiniteGradient : public PersistedRule<NonFiniteGradient> {
     draft.first_step = state.first_step;
     draft.attempt = attempt.attempt();
     draft.step = attempt.step();
-    draft.summary = "gradients were non-finite and the step was skipped";
-    if (attempt.blame) {
-      const Blame& blame = *attempt.blame;
-      draft.summary = fmt::format("gradients were non-finite and the step was skipped; {} began in {}", kind_text(blame.kind),
-                                  origin_text(blame));
-      draft.evidence = {{"tensors_non_finite", static_cast<double>(blame.tensors_non_finite), "tensors", {}},
-                        {"nan", static_cast<double>(blame.nan), "elements", {}},
-                        {"inf", static_cast<double>(blame.inf), "elements", {}}};
-      draft.ranks =
-          blame.rank_of_origin && attempt.joined.reports.size() > 1 ? std::vector{*blame.rank_of_origin} : std::vector<Rank>();
-    }
-    draft.evidence.push_back({"attempts", static_cast<double>(state.attempts), "attempts", {}});
-    if (same > 0) {
-      draft.evidence.push_back({"attempts_blaming_tensor", static_cast<double>(same), "attempts",
-                                static_cast<double>(t.non_finite_gradient_one_tensor)});
-    }
-    if (search > 0) {
-      draft.evidence.push_back(
-          {"attempts_of_search", static_cast<double>(search), "attempts", static_cast<double>(t.non_finite_gradient_search)});
-    }
-    if (track.scale) draft.evidence.push_back({"scale", *track.scale, "", {}});
-    draft.blame = attempt.blame;
+    const auto& blame = attempt.blame;
+    if (blame && blame->rank_of_origin && attempt.joined.reports.size() > 1) draft.ranks = {*blame->rank_of_origin};
+    draft.words = [&t, same, search, blamed = blame.has_value(), attempts = state.attempts,
+                   scale = track.scale](Finding& finding) {
+      finding.summary = "gradients were non-finite and the step was skipped";
+      finding.evidence.clear();
+      if (blamed) {
+        const Blame& origin = *finding.blame;
+        finding.summary += fmt::format("; {} began in {}", kind_text(origin.kind), origin_text(origin));
+        finding.evidence = {{"tensors_non_finite", static_cast<double>(origin.tensors_non_finite), "tensors", {}},
+                            {"nan", static_cast<double>(origin.nan), "elements", {}},
+                            {"inf", static_cast<double>(origin.inf), "elements", {}}};
+      }
+      finding.evidence.push_back({"attempts", static_cast<double>(attempts), "attempts", {}});
+      if (same > 0) {
+        finding.evidence.push_back({"attempts_blaming_tensor", static_cast<double>(same), "attempts",
+                                    static_cast<double>(t.non_finite_gradient_one_tensor)});
+      }
+      if (search > 0) {
+        finding.evidence.push_back(
+            {"attempts_of_search", static_cast<double>(search), "attempts", static_cast<double>(t.non_finite_gradient_search)});
+      }
+      if (scale) finding.evidence.push_back({"scale", *scale, "", {}});
+    };
+    draft.blame = blame;
     context.sink.raise(std::move(draft));
   }
 

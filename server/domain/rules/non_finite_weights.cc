@@ -6,7 +6,7 @@
 namespace scalewatch::domain {
 namespace {
 
-class NonFiniteWeights : public StatelessRule {
+class NonFiniteWeights : public StatelessRule<NonFiniteWeights> {
  public:
   [[nodiscard]] std::string_view name() const override { return "NonFiniteWeights"; }
 

@@ -28,13 +28,24 @@ inline std::optional<double> reported_norm(const JoinedAttempt& joined) {
   return std::nullopt;
 }
 
-// The same, or what the gradient records come to where nobody reported a norm.
+// What its gradient records come to.
+inline std::optional<double> recorded_norm(const RankReport& report) {
+  if (!report.training() || !report.gradient_norm || !(report.gradient_scale > 0)) return std::nullopt;
+  const double norm = *report.gradient_norm / report.gradient_scale;
+  if (!std::isfinite(norm) || !(norm > 0)) return std::nullopt;
+  return norm;
+}
+
+inline std::optional<double> unscaled_norm(const RankReport& report) {
+  const auto norm = reported_norm(report);
+  return norm ? norm : recorded_norm(report);
+}
+
+// Of the lowest rank that reported one, or what the gradient records come to where nobody did.
 inline std::optional<double> unscaled_norm(const JoinedAttempt& joined) {
   if (const auto norm = reported_norm(joined)) return norm;
   for (const RankReport& report : joined.reports) {
-    if (!report.training() || !report.gradient_norm || !(report.gradient_scale > 0)) continue;
-    const double norm = *report.gradient_norm / report.gradient_scale;
-    if (std::isfinite(norm) && norm > 0) return norm;
+    if (const auto norm = recorded_norm(report)) return norm;
   }
   return std::nullopt;
 }

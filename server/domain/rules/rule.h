@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "server/domain/archive.h"
@@ -48,6 +49,9 @@ class Rule {
  public:
   virtual ~Rule() = default;
   [[nodiscard]] virtual std::string_view name() const = 0;
+  // Whether on_step() and on_attempt() do anything: only then are they called.
+  [[nodiscard]] virtual bool looks_at_steps() const = 0;
+  [[nodiscard]] virtual bool looks_at_attempts() const = 0;
   // One attempt of one scaler, as soon as its leader told it.
   virtual void on_step(const ScalerStep& /*step*/, const RuleContext& /*context*/) {}
   // All ranks have told theirs, or won't.
@@ -62,16 +66,29 @@ class Rule {
   virtual void load(Reader& reader) = 0;
 };
 
+// Says of a rule which of the functions that are called at every attempt are its own.
+template <class Derived>
+class LookingRule : public Rule {
+ public:
+  [[nodiscard]] bool looks_at_steps() const final {
+    return !std::is_same_v<decltype(&Derived::on_step), decltype(&Rule::on_step)>;
+  }
+  [[nodiscard]] bool looks_at_attempts() const final {
+    return !std::is_same_v<decltype(&Derived::on_attempt), decltype(&Rule::on_attempt)>;
+  }
+};
+
 // Gives a rule with a `persist(archive)` member its save and load.
 template <class Derived>
-class PersistedRule : public Rule {
+class PersistedRule : public LookingRule<Derived> {
  public:
   void save(Writer& writer) override { static_cast<Derived*>(this)->persist(writer); }
   void load(Reader& reader) override { static_cast<Derived*>(this)->persist(reader); }
 };
 
 // A rule without state.
-class StatelessRule : public Rule {
+template <class Derived>
+class StatelessRule : public LookingRule<Derived> {
  public:
   void save(Writer& /*writer*/) override {}
   void load(Reader& /*reader*/) override {}

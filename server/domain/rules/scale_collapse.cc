@@ -104,23 +104,27 @@ class ScaleCollapse : public PersistedRule<ScaleCollapse> {
     draft.first_step = state.first_attempt != 0 ? state.first_step : step.step;
     draft.attempt = step.attempt;
     draft.step = step.step;
-    draft.evidence = {{"scale", *now, "", absolute ? std::optional(t.collapse_absolute) : std::nullopt}};
-    if (below_median) {
-      // 0 lies below any number of octaves.
-      const std::string below = *now > 0 ? fmt::format("{} octaves below", number_text(median - octaves)) : "far below";
-      draft.summary = fmt::format("the scale of {} is {}, {} its median {}", scaler_text(scaler.info.name), scale_text(*now),
-                                  below, scale_text(std::exp2(median)));
-      if (*now > 0) draft.evidence.push_back({"octaves_below_median", median - octaves, "octaves", t.collapse_octaves});
-    } else if (absolute) {
-      draft.summary =
-          fmt::format("the scale of {} is {}, under {}: small gradients are lost", scaler_text(scaler.info.name),
-                      scale_text(*now), scale_text(*now < t.collapse_critical ? t.collapse_critical : t.collapse_absolute));
-    } else {
-      draft.summary = fmt::format("the scale of {} is {} and was halved {} times below 1 without growing",
-                                  scaler_text(scaler.info.name), scale_text(*now), state.backoffs_below_one);
-    }
-    draft.evidence.push_back({"backoffs_below_one", static_cast<double>(state.backoffs_below_one), "",
-                              static_cast<double>(t.collapse_backoffs_below_one)});
+    draft.words = [=, &t, scale = *now, backoffs = state.backoffs_below_one](Finding& finding) {
+      const std::string whose = scaler_text(finding.subject);
+      finding.evidence = {{"scale", scale, "", absolute ? std::optional(t.collapse_absolute) : std::nullopt}};
+      if (below_median) {
+        // 0 lies below any number of octaves.
+        const std::string below = scale > 0 ? fmt::format("{} octaves below", number_text(median - octaves)) : "far below";
+        finding.summary = fmt::format("the scale of {} is {}, {} its median {}", whose, scale_text(scale), below,
+                                      scale_text(std::exp2(median)));
+        if (scale > 0) {
+          finding.evidence.push_back({"octaves_below_median", median - octaves, "octaves", t.collapse_octaves});
+        }
+      } else if (absolute) {
+        finding.summary = fmt::format("the scale of {} is {}, under {}: small gradients are lost", whose, scale_text(scale),
+                                      scale_text(scale < t.collapse_critical ? t.collapse_critical : t.collapse_absolute));
+      } else {
+        finding.summary = fmt::format("the scale of {} is {} and was halved {} times below 1 without growing", whose,
+                                      scale_text(scale), backoffs);
+      }
+      finding.evidence.push_back(
+          {"backoffs_below_one", static_cast<double>(backoffs), "", static_cast<double>(t.collapse_backoffs_below_one)});
+    };
     draft.blames_skips = true;
     context.sink.raise(std::move(draft));
   }

@@ -15,6 +15,20 @@ class ScaleDrift : public PersistedRule<ScaleDrift> {
   [[nodiscard]] std::string_view name() const override { return "ScaleDrift"; }
 
   void on_step(const ScalerStep& step, const RuleContext& context) override {
+    look(step, context);
+    const auto norm = step.report != nullptr ? unscaled_norm(*step.report) : std::nullopt;
+    if (norm) norms_.push(*norm, kNorms);
+  }
+
+  template <class A>
+  void persist(A& a) {
+    a(states_, norms_);
+  }
+
+ private:
+  static constexpr std::size_t kNorms = 16;  // samples that tell what the norm is now
+
+  void look(const ScalerStep& step, const RuleContext& context) {
     const ScalerTrack& scaler = *step.scaler;
     const std::string& subject = scaler.info.name;
     if (step.grew) {
@@ -51,31 +65,21 @@ class ScaleDrift : public PersistedRule<ScaleDrift> {
     draft.first_step = state.first_step;
     draft.attempt = step.attempt;
     draft.step = step.step;
-    draft.summary = fmt::format(
-        "the scale of {} fell {} times from {} to {} without growing once{}", scaler_text(subject), state.backoffs,
-        scale_text(state.first_scale), scale_text(*step.scale_after),
-        grown ? fmt::format(", while the gradient norm rose from {} to {}", number_text(state.norm), number_text(norm))
-              : std::string());
-    draft.evidence = {
-        {"backoffs", static_cast<double>(state.backoffs), "", static_cast<double>(t.drift_info)},
-        {"backoffs_in_window", static_cast<double>(state.recent.size()), "", static_cast<double>(t.drift_warning)},
-        {"scale", *step.scale_after, "", {}}};
-    if (state.norm > 0) draft.evidence.push_back({"norm_rise", rise, "octaves", t.drift_norm_octaves});
+    draft.words = [=, &t, backoffs = state.backoffs, recent = static_cast<double>(state.recent.size()),
+                   first = state.first_scale, first_norm = state.norm, scale = *step.scale_after](Finding& finding) {
+      finding.summary = fmt::format(
+          "the scale of {} fell {} times from {} to {} without growing once{}", scaler_text(finding.subject), backoffs,
+          scale_text(first), scale_text(scale),
+          grown ? fmt::format(", while the gradient norm rose from {} to {}", number_text(first_norm), number_text(norm))
+                : std::string());
+      finding.evidence = {{"backoffs", static_cast<double>(backoffs), "", static_cast<double>(t.drift_info)},
+                          {"backoffs_in_window", recent, "", static_cast<double>(t.drift_warning)},
+                          {"scale", scale, "", {}}};
+      if (first_norm > 0) finding.evidence.push_back({"norm_rise", rise, "octaves", t.drift_norm_octaves});
+    };
     draft.blames_skips = true;
     context.sink.raise(std::move(draft));
   }
-
-  void on_attempt(const ClosedAttempt& attempt, const RuleContext& /*context*/) override {
-    if (const auto norm = unscaled_norm(attempt.joined)) norms_.push(*norm, kNorms);
-  }
-
-  template <class A>
-  void persist(A& a) {
-    a(states_, norms_);
-  }
-
- private:
-  static constexpr std::size_t kNorms = 16;  // samples that tell what the norm is now
 
   struct State {
     std::uint32_t backoffs = 0;  // since the last growth

@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <cmath>
+#include <utility>
 
 #include "server/domain/rules/rules.h"
 
@@ -44,12 +45,16 @@ class ScalePolicyMismatch : public PersistedRule<ScalePolicyMismatch> {
 
   void on_step(const ScalerStep& step, const RuleContext& context) override {
     const ScalerTrack& scaler = *step.scaler;
+    // Another rank speaks for the scaler than before: what differs between the two is no update.
+    const auto spoke = told_by_.try_emplace(scaler.info.name, step.rank).first;
+    const bool other_rank = std::exchange(spoke->second, step.rank) != step.rank;
     const Policy* const policy = scaler.policy();
     if (!scaler.dynamic || !step.scale_before || policy == nullptr) return;
     auto candidate = resumed(step, context.run);
     if (!candidate && scaler.rates_known) candidate = between(step, *policy, context.run);
     if (!candidate && scaler.rates_known) candidate = within(step, *policy);
     if (!candidate || waiting_.size() >= kMaxWaiting) return;
+    if (other_rank && (candidate->cause == kSeveral || candidate->cause == kByHand)) candidate->cause = kDrift;
     candidate->scaler = scaler.info.name;
     candidate->rank = step.rank;
     candidate->attempt = step.attempt;
@@ -80,7 +85,7 @@ class ScalePolicyMismatch : public PersistedRule<ScalePolicyMismatch> {
 
   template <class A>
   void persist(A& a) {
-    a(waiting_, open_);
+    a(waiting_, open_, told_by_);
   }
 
  private:
@@ -210,6 +215,7 @@ class ScalePolicyMismatch : public PersistedRule<ScalePolicyMismatch> {
 
   std::deque<Candidate> waiting_;              // for the closing of their attempt
   std::map<std::string, std::uint32_t> open_;  // by subject: attempts without more of it
+  std::map<std::string, Rank> told_by_;        // by scaler: the rank whose word was taken last
 };
 
 }  // namespace

@@ -18,7 +18,7 @@ class ScaleRunaway : public PersistedRule<ScaleRunaway> {
       if (report.observed_gradients) zero = zero.value_or(true) && report.gradients_zero;
     }
     if (zero) zeros_ = *zero ? zeros_ + 1 : 0;
-    std::vector<std::uint32_t> seen;
+    Few<std::uint32_t> seen;
     for (const RankReport& report : attempt.joined.reports) {
       for (const ScalerReport& scaler : report.scalers) {
         if (std::find(seen.begin(), seen.end(), scaler.track) != seen.end()) continue;

@@ -8,7 +8,7 @@
 namespace scalewatch::domain {
 namespace {
 
-class ScaleVanished : public StatelessRule {
+class ScaleVanished : public StatelessRule<ScaleVanished> {
  public:
   [[nodiscard]] std::string_view name() const override { return "ScaleVanished"; }
 

@@ -31,6 +31,7 @@ class StepFrozen : public PersistedRule<StepFrozen> {
     // A loss that is lost as well is no search for a scale: then one attempt less is enough.
     const bool frozen = state.attempts + (state.loss_lost ? 1 : 0) >= limit && state.skips > 0;
     if (step.after_calibration && step.outcome != AttemptOutcome::kApplied) ++state.skips;
+    state.loss_lost = state.loss_lost || (step.report != nullptr && step.report->training() && loss_non_finite(*step.report));
     // Of a trainer that numbers no steps all are the same.
     if (!frozen || !state.moved) {
       if (state.attempts == 1 && state.open) {
@@ -57,13 +58,6 @@ class StepFrozen : public PersistedRule<StepFrozen> {
     context.sink.raise(std::move(draft));
   }
 
-  void on_attempt(const ClosedAttempt& attempt, const RuleContext& /*context*/) override {
-    const bool lost = std::any_of(attempt.joined.reports.begin(), attempt.joined.reports.end(),
-                                  [](const RankReport& report) { return report.training() && loss_non_finite(report); });
-    if (!lost) return;
-    for (auto& [subject, state] : states_) state.loss_lost = state.loss_lost || state.step == attempt.step();
-  }
-
   template <class A>
   void persist(A& a) {
     a(states_);
@@ -77,7 +71,7 @@ class StepFrozen : public PersistedRule<StepFrozen> {
     std::uint32_t usual = 1;     // most attempts on a step without a skip
     bool moved = false;          // the step has changed before
     bool open = false;
-    bool loss_lost = false;  // NaN or Inf at an attempt on this step
+    bool loss_lost = false;  // NaN or Inf on the scaler's leader at an attempt on this step
     Attempt first_attempt = 0;
     template <class A>
     void persist(A& a) {

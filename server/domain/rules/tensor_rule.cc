@@ -13,7 +13,20 @@ void add(GroupFaults& into, Rank rank, const TensorFaults& from) {
     into.since = from.since;
     into.since_step = from.since_step;
   }
-  into.tensors += from.tensors;
+  // Ranks that hold replicas hold the same tensors, those of a pipeline have others. The names tell them apart.
+  std::vector<FaultyTensor> others;
+  for (const FaultyTensor& tensor : from.worst) {
+    const auto known = std::find_if(into.worst.begin(), into.worst.end(), [&](const FaultyTensor& one) {
+      return one.role == tensor.role && one.name == tensor.name;
+    });
+    if (known == into.worst.end()) {
+      others.push_back(tensor);
+    } else {
+      known->value = std::max(known->value, tensor.value);
+    }
+  }
+  const bool same = others.size() < from.worst.size();
+  into.tensors = same ? std::max<std::uint64_t>(into.tensors, from.tensors) : into.tensors + from.tensors;
   into.elements += from.elements;
   into.measured += from.measured;
   into.all_zero = into.all_zero || from.all_zero;
@@ -25,7 +38,7 @@ void add(GroupFaults& into, Rank rank, const TensorFaults& from) {
   // Each rank has its own in order. Where the elements decide, those of the rank that has more of them come first.
   const bool before = from.rule == TensorRule::kGradientUnderflow && from.elements > into.most;
   into.most = std::max(into.most, from.elements);
-  into.worst.insert(before ? into.worst.begin() : into.worst.end(), from.worst.begin(), from.worst.end());
+  into.worst.insert(before ? into.worst.begin() : into.worst.end(), others.begin(), others.end());
   if (from.rule != TensorRule::kGradientUnderflow) {
     std::stable_sort(into.worst.begin(), into.worst.end(),
                      [](const FaultyTensor& a, const FaultyTensor& b) { return a.value > b.value; });

@@ -49,6 +49,13 @@ std::unique_ptr<Format> make_dllogger_json();
 std::unique_ptr<Format> make_hf_trainer();
 std::unique_ptr<Format> make_yolo_table();
 std::unique_ptr<Format> make_rsl_rl();
+std::unique_ptr<Format> make_clu();
+std::unique_ptr<Format> make_composer();
+std::unique_ptr<Format> make_coqui();
+std::unique_ptr<Format> make_mindspore_records();
+std::unique_ptr<Format> make_opennmt();
+std::unique_ptr<Format> make_wenet();
+std::unique_ptr<Format> make_number_lists();
 std::unique_ptr<Format> make_row_table();
 
 // ---- progress bars
@@ -65,5 +72,6 @@ std::unique_ptr<ContentFormat> make_tensorboard();
 std::unique_ptr<ContentFormat> make_trainer_state();
 std::unique_ptr<ContentFormat> make_json_array();
 std::unique_ptr<ContentFormat> make_csv();
+std::unique_ptr<ContentFormat> make_number_columns();
 
 }  // namespace scalewatch::logimport

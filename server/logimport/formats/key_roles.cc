@@ -134,6 +134,7 @@ constexpr auto kWords = std::to_array<Word>({
     {"save", Role::kRefuse},
     {"scale", Role::kScale},
     {"scaler", Role::kScaler},
+    {"scaling", Role::kScale},
     {"schedule", Role::kRefuse},
     {"scheduler", Role::kRefuse},
     {"sec", Role::kRefuse},

@@ -3,6 +3,7 @@
 // count of skips, and where the training is; names must be followed by ':' or '=' or the line hold little else; and some lines
 // are surely no records.
 #include <algorithm>
+#include <cmath>
 
 #include "server/logimport/formats/formats.h"
 #include "server/logimport/formats/record.h"
@@ -17,6 +18,7 @@ constexpr std::size_t kMaxLooseWords = 14;     // beside names followed by ':' o
 constexpr std::size_t kMaxLooseWordsBare = 4;  // beside names followed by blanks: prose has more
 constexpr std::uint64_t kHeaderReach = 20000;  // lines for which a header ("Epoch 3/10") counts
 
+constexpr std::size_t kAmong = 5;            // names on a line whose loss needs no place beside it
 constexpr std::uint64_t kEnoughRecords = 3;  // after which a loss alone on its line is one too
 
 // An option of a command line: " --lr", but not a dash between two parts of a message.
@@ -35,6 +37,13 @@ bool is_something_else(std::string_view text) {
                                                 " == ",       "{.",         ", .",     "://"};
   return has_option(text) || std::any_of(std::begin(kWords), std::end(kWords),
                                          [&](std::string_view w) { return text.find(w) != std::string_view::npos; });
+}
+
+// "123/500 [====>....] - loss: 0.5", or a bar that is done: "500/500 - 2s 20ms/step - loss: 0.5".
+bool is_keras(std::string_view text) {
+  static constexpr std::string_view kBars[] = {"/step - ", "=] - ", ">] - ", ".] - "};
+  return std::any_of(std::begin(kBars), std::end(kBars),
+                     [&](std::string_view bar) { return text.find(bar) != std::string_view::npos; });
 }
 
 // Most lines that hold a word such as "loss" are prose, and have no number behind it.
@@ -76,7 +85,7 @@ class KeyValue final : public Format {
       out.drop_last();
       return;
     }
-    if (!is_record(line, e) || is_something_else(text)) {
+    if (!is_record(line, e, reading) || is_something_else(text)) {
       if (lone_scale(e, reading)) {
         reading.kind = Reading::Kind::kScale;
         return;
@@ -87,7 +96,7 @@ class KeyValue final : public Format {
     reading.kind = Reading::Kind::kRecord;
     ++records_;
     // Keras' bars: means since the epoch began. The last one of an epoch is the mean of that interval.
-    if (text.find("/step - ") != std::string_view::npos || text.find("] - ") != std::string_view::npos) {
+    if (is_keras(text)) {
       const bool last = reading.batch && reading.batch == reading.batches_per_epoch;
       reading.loss_span = last ? Reading::Span::kInterval : Reading::Span::kTotal;
     }
@@ -96,7 +105,7 @@ class KeyValue final : public Format {
 
   bool header_near(const Line& line) const { return header_epoch_ && line.number - header_line_ <= kHeaderReach; }
 
-  bool is_record(const Line& line, const Evidence& e) const {
+  bool is_record(const Line& line, const Evidence& e, const Reading& reading) const {
     const std::size_t loose = pairs_.loose_words();
     const bool company = e.lr || e.accuracy || e.grad_norm || e.scale || (e.whole_loss && e.skipped);
     if (!e.whole_loss && e.loss && !e.scale && !e.grad_norm) {  // parts alone
@@ -106,7 +115,9 @@ class KeyValue final : public Format {
       if (e.position) return loose <= kMaxLooseWords;
       if (e.whole_loss && company) return loose <= kMaxLooseWordsBare * 2;
       if (e.whole_loss && e.evaluation) return records_ > 0 && loose <= kMaxLooseWordsBare * 2;
-      return e.whole_loss && (header_near(line) || records_ >= kEnoughRecords) && loose <= kMaxLooseWordsBare;
+      // One of several named numbers; a share of packets is another loss, and mostly none.
+      const bool among = pairs_.size() >= kAmong && reading.loss && *reading.loss != std::floor(*reading.loss);
+      return e.whole_loss && (header_near(line) || records_ >= kEnoughRecords || among) && loose <= kMaxLooseWordsBare;
     }
     return e.position && (e.whole_loss || e.scale) && loose <= kMaxLooseWordsBare;
   }

@@ -291,11 +291,9 @@ KeyMeaning meaning_of(std::string_view key, bool exact) {
   return {};
 }
 
-bool is_evaluation_word(std::string_view word) {
-  return role_of(word) == Role::kEval;
-}
-bool is_training_word(std::string_view word) {
-  return role_of(word) == Role::kTrain;
+PhaseWord phase_word(std::string_view word) {
+  const Role role = role_of(word);
+  return role == Role::kEval ? PhaseWord::kEvaluation : role == Role::kTrain ? PhaseWord::kTraining : PhaseWord::kNeither;
 }
 
 }  // namespace scalewatch::logimport

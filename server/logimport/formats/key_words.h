@@ -42,10 +42,11 @@ struct KeyMeaning {
 // ("samples/sec loss"), and the longest end of it that means something is taken.
 KeyMeaning meaning_of(std::string_view key, bool exact);
 
-// The word alone says that an evaluation is meant: val, valid, test, dev, ... Any case.
-bool is_evaluation_word(std::string_view word);
-
-// The word alone says that training is meant.
-bool is_training_word(std::string_view word);
+// What the word alone says that is meant: an evaluation (val, valid, test, dev, ...) or training. Any case.
+enum class PhaseWord : std::uint8_t { kNeither, kEvaluation, kTraining };
+PhaseWord phase_word(std::string_view word);
+inline bool is_evaluation_word(std::string_view word) {
+  return phase_word(word) == PhaseWord::kEvaluation;
+}
 
 }  // namespace scalewatch::logimport

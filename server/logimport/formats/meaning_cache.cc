@@ -21,11 +21,21 @@ struct Entry {
 // FNV-1a over eight bytes a turn is enough for a table that only remembers.
 std::size_t slot_of(std::string_view key, bool exact) {
   std::uint64_t hash = key.size() * 2 + (exact ? 1 : 0);
+  const auto mix = [&](std::uint64_t bytes) {
+    hash = (hash ^ bytes) * 0x100000001b3;
+    hash ^= hash >> 29;
+  };
+  if (key.size() < 8) {
+    std::uint64_t few = 0;
+    for (const char c : key) few = few << 8 | static_cast<unsigned char>(c);
+    mix(few);
+    return hash % kEntries;
+  }
+  // The last eight may hold some of the eight before them again.
   for (std::size_t at = 0; at < key.size(); at += 8) {
     std::uint64_t eight = 0;
-    std::memcpy(&eight, key.data() + at, std::min<std::size_t>(8, key.size() - at));
-    hash = (hash ^ eight) * 0x100000001b3;
-    hash ^= hash >> 29;
+    std::memcpy(&eight, key.data() + std::min(at, key.size() - 8), sizeof(eight));
+    mix(eight);
   }
   return hash % kEntries;
 }

@@ -86,30 +86,37 @@ class PairScanner {
     return last == "of" || last == "number" || last == "num" || last == "count" || last == "no";
   }
 
+  // nan, inf, infinity
+  static bool begins_value(std::string_view word) { return (word[0] | 32) == 'n' || (word[0] | 32) == 'i'; }
+
   // 1 when the word is nan, inf or infinity and stands as a value; 2 for None and null.
   int value_word(std::string_view word) const {
     if (phrase_words_ == 0 && !(pending_bracket_ != 0 && last_end_ > 0)) return 0;
     if (counts_what_follows()) return 0;
-    if (word.size() == 3 || word.size() == 8) return parse_number(word) ? 1 : 0;
+    if (word.size() == 3 || word.size() == 8) return begins_value(word) && parse_number(word) ? 1 : 0;
     return separator_ != ' ' && (word == "None" || word == "null") ? 2 : 0;
   }
 
   void word() {
     const std::size_t begin = at_;
-    while (at_ < text_.size()) {
-      const CharKind k = kind(text_[at_]);
+    const std::string_view text = text_;
+    std::size_t end = begin;
+    while (end < text.size()) {
+      const CharKind k = kind(text[end]);
       if (k == kLetter || k == kDigit) {
-        ++at_;
-      } else if (k == kJoin && at_ + 1 < text_.size() && (is_letter(text_[at_ + 1]) || is_digit(text_[at_ + 1]))) {
-        if (text_[at_] == '-' && is_digit(text_[at_ + 1])) break;  // loss-0.5
-        ++at_;
+        ++end;
+      } else if (k == kJoin && end + 1 < text.size() && (is_letter(text[end + 1]) || is_digit(text[end + 1]))) {
+        if (text[end] == '-' && is_digit(text[end + 1])) break;  // loss-0.5
+        ++end;
       } else {
         break;
       }
     }
+    at_ = end;
     const std::string_view word = text_.substr(begin, at_ - begin);
     // "nanGradient": a message glued to a number.
-    if (const auto glued = word.size() > 3 && separator_ != ' ' ? parse_number(word) : std::nullopt; glued) {
+    if (const auto glued = word.size() > 3 && separator_ != ' ' && begins_value(word) ? parse_number(word) : std::nullopt;
+        glued) {
       at_ = begin;
       take(*glued);
       return;
@@ -304,13 +311,14 @@ class PairScanner {
       return;
     }
     Pair& pair = out_.pairs_[out_.count_++];
-    pair = Pair();
-    if (phrase_words_ > 0) {
-      pair.key = text_.substr(phrase_begin_, phrase_end_ - phrase_begin_);
-      pair.separator = separator_;
-      pair.wide = phrase_wide_;
-      named_ = true;
-    }
+    const bool named = phrase_words_ > 0;
+    pair.key = named ? text_.substr(phrase_begin_, phrase_end_ - phrase_begin_) : std::string_view();
+    pair.separator = named ? separator_ : ' ';
+    pair.wide = named && phrase_wide_;
+    named_ = named_ || named;
+    pair.percent = pair.unit = false;
+    pair.second.reset();
+    pair.of.reset();
     pair.bracket = pending_bracket_;
     pair.follows = phrase_words_ == 0 && last_end_ > 0;
     pair.number = number;

@@ -101,7 +101,9 @@ class ProgressBar final : public Format {
     std::size_t begin = counter.begin > kMaxTitle ? counter.begin - kMaxTitle : 0;
     const std::string_view drawn = gap.substr(begin, counter.begin - begin);
     const std::size_t title_from = begin;
+    const bool bar_before = drawn.find(']') != std::string_view::npos;
     for (const std::string_view end_of_bar : {std::string_view("it]"), std::string_view("it/s]")}) {
+      if (!bar_before) break;
       const std::size_t before = drawn.rfind(end_of_bar);
       if (before != std::string_view::npos) begin = std::max(begin, title_from + before + end_of_bar.size());
     }

@@ -33,8 +33,9 @@ class Filler {
   void phase() {
     bool train = false;
     for (const std::string_view* word = pairs_.words_begin(); word != pairs_.words_end(); ++word) {
-      train = train || is_training_word(*word);
-      e_.evaluation = e_.evaluation || is_evaluation_word(*word);
+      const PhaseWord phase = phase_word(*word);
+      train = train || phase == PhaseWord::kTraining;
+      e_.evaluation = e_.evaluation || phase == PhaseWord::kEvaluation;
     }
     if (train) e_.evaluation = false;
   }

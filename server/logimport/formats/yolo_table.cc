@@ -39,7 +39,7 @@ class YoloTable final : public Format {
   bool open() const override { return count_ > 0; }
 
   void read(const Line& line, std::size_t /*at*/, std::size_t /*anchor*/, Readings& out) override {
-    std::string_view rest = line.text;
+    std::string_view rest = line.text.substr(line.body);
     std::array<Column, kMaxColumns> columns{};
     std::size_t count = 0;
     std::size_t losses = 0;
@@ -57,7 +57,7 @@ class YoloTable final : public Format {
   }
 
   void read_next(const Line& line, Readings& out) override {
-    std::string_view rest = line.text;
+    std::string_view rest = line.text.substr(line.body);
     const std::string_view first = next_word(rest);
     const auto epoch = parse_number(first);
     const auto of = epoch && epoch->length < first.size() && first[epoch->length] == '/'

@@ -1,5 +1,5 @@
 // What reading a log costs on one core: a mix of all formats, made in memory, fed in blocks as a file would be. Reading alone,
-// and with the story and the domain's judgement.
+// and with the story and the domain's judgement; and what of that the domain takes, an attempt.
 //
 // scalewatch_bench_import [--json] [--mb N]      (2,000 MB by default)
 #include <sys/resource.h>
@@ -11,7 +11,10 @@
 #include <ctime>
 #include <string>
 #include <string_view>
+#include <variant>
+#include <vector>
 
+#include "server/domain/run_state.h"
 #include "server/logimport/diagnose.h"
 #include "server/logimport/reader.h"
 #include "tests/bench/import/mix.h"
@@ -60,6 +63,31 @@ double feed(const Mix& mix, std::uint64_t total, Feed&& give) {
   return cpu_seconds() - start;
 }
 
+struct Judged {
+  std::uint64_t attempts = 0;  // that one pass of the mix tells
+  double ns = 0;               // an attempt, in the domain
+};
+
+// The inputs of one pass of the mix, folded again without the reading and the story.
+Judged judge(const Mix& mix) {
+  constexpr int kRounds = 20;
+  std::vector<domain::Input> inputs;
+  LogDoctor doctor({}, {}, [&](const domain::Input& input) { inputs.push_back(input); });
+  doctor.begin_file();
+  doctor.feed(mix.text);
+  doctor.end_file();
+  doctor.finish();
+  Judged judged;
+  for (const domain::Input& input : inputs) judged.attempts += std::holds_alternative<domain::AttemptClosed>(input) ? 1 : 0;
+  domain::RunState state;
+  const double start = cpu_seconds();
+  for (int round = 0; round < kRounds; ++round) {
+    for (const domain::Input& input : inputs) state.fold(input);
+  }
+  judged.ns = (cpu_seconds() - start) * 1e9 / static_cast<double>(judged.attempts * kRounds);
+  return judged;
+}
+
 int run(bool json, std::uint64_t megabytes) {
   const Mix mix = make_mix(kMixBytes, 7);
   const std::uint64_t total = megabytes * 1000 * 1000;
@@ -76,7 +104,12 @@ int run(bool json, std::uint64_t megabytes) {
   const double whole = feed(mix, total, [&](std::string_view block) { doctor.feed(block); });
   doctor.end_file();
   doctor.finish();
+  const double whole_peak = peak_mb();
 
+  const Judged judged = judge(mix);
+  const double passes = static_cast<double>(total) / static_cast<double>(mix.text.size());
+  const double attempts = static_cast<double>(judged.attempts) * passes;
+  const double story_ns = (whole - reading) * 1e9 / attempts - judged.ns;
   const double fed = static_cast<double>(total) / 1e6;
   const double matching = static_cast<double>(mix.matching) / static_cast<double>(mix.lines);
   const double per_line = reading * 1e9 / static_cast<double>(summary.lines);
@@ -87,16 +120,19 @@ int run(bool json, std::uint64_t megabytes) {
         "{\"mb\": %.0f, \"lines\": %llu, \"readings\": %llu, \"matching_share\": %.3f, \"mb_per_second\": %.1f, "
         "\"goal_mb_per_second\": "
         "%.0f, \"ns_per_line\": %.0f, \"with_story_mb_per_second\": %.1f, \"peak_mb\": %.1f, \"with_story_peak_mb\": %.1f, "
-        "\"goal_peak_mb\": %.0f}\n",
-        fed, lines, readings, matching, fed / reading, kGoalMbPerSecond, per_line, fed / whole, read_peak, peak_mb(),
-        kGoalMemoryMb);
+        "\"goal_peak_mb\": %.0f, \"attempts\": %.0f, \"reading_ns_per_attempt\": %.0f, \"story_ns_per_attempt\": %.0f, "
+        "\"domain_ns_per_attempt\": %.0f}\n",
+        fed, lines, readings, matching, fed / reading, kGoalMbPerSecond, per_line, fed / whole, read_peak, whole_peak,
+        kGoalMemoryMb, attempts, reading * 1e9 / attempts, story_ns, judged.ns);
   } else {
     std::printf("%.0f MB, %llu lines, %.0f%% of them matter, %llu readings\n", fed, lines, matching * 100, readings);
     std::printf("  reading               %7.1f MB/s of one core   (goal %.0f)   %.0f ns a line\n", fed / reading,
                 kGoalMbPerSecond, per_line);
     std::printf("  with story and rules  %7.1f MB/s of one core   (goal %.0f)\n", fed / whole, kGoalMbPerSecond);
     std::printf("  peak memory           %7.1f MB, %.1f with the story   (goal %.0f; 8 of them are the mix)\n", read_peak,
-                peak_mb(), kGoalMemoryMb);
+                whole_peak, kGoalMemoryMb);
+    std::printf("  an attempt (%.0f)     reading %.0f ns, story %.0f ns, domain with its rules %.0f ns\n", attempts,
+                reading * 1e9 / attempts, story_ns, judged.ns);
   }
   return 0;
 }

@@ -52,5 +52,27 @@ TEST(Advice, NeverEmptyAboveInfoForFaultsOfScalersAndLosses) {
   }
 }
 
+TEST(Advice, ARunThatHadLearntAndEndsAtTheFloorGoesBackToBeforeItsSkips) {
+  Driver driver({.policy = "deepspeed", .parameters = {{"init_scale", 64}, {"min_scale", 1}, {"delayed_shift", 1}}});
+  driver.attempts(150, false);
+  driver.attempts(8, true);
+  const Advice* one = advice(driver.find("ScaleAtMinimum"), "resume_earlier");
+  ASSERT_NE(one, nullptr);
+  EXPECT_NE(one->text.find("from before step 151"), std::string::npos) << one->text;
+  Driver young({.policy = "deepspeed", .parameters = {{"init_scale", 64}, {"min_scale", 1}, {"delayed_shift", 1}}});
+  young.attempts(1, false);
+  young.attempts(8, true);
+  EXPECT_EQ(advice(young.find("ScaleAtMinimum"), "resume_earlier"), nullptr);
+}
+
+TEST(Advice, AVanishedScaleGoesBackToBeforeItsFirstSkip) {
+  Driver driver({.parameters = {{"init_scale", 65536}, {"growth_interval", 2000}}});
+  driver.attempts(20, false);
+  driver.attempts(150, true);
+  const Advice* one = advice(driver.find("ScaleVanished"), "restore_checkpoint");
+  ASSERT_NE(one, nullptr);
+  EXPECT_NE(one->text.find("before step 21"), std::string::npos) << one->text;
+}
+
 }  // namespace
 }  // namespace scalewatch::domain

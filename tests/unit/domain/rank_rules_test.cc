@@ -159,5 +159,21 @@ TEST(Leader, AnAttemptThatItMissedIsTakenFromAnotherAtTheClose) {
   EXPECT_EQ(driver.state.view().scalers[0].skipped, 1u);
 }
 
+// An attempt closes without the leader when another rank is far ahead: that rank's own scale is no second update.
+TEST(Leader, AnotherRanksScaleInItsPlaceIsDrift) {
+  Driver driver(
+      {.ranks = 2,
+       .parameters = {{"init_scale", 65536}, {"growth_interval", 2000}, {"growth_factor", 2.0}, {"backoff_factor", 0.5}}});
+  driver.attempts(3, false);
+  AttemptDigest ahead = driver.digest(1, false);
+  ahead.scalers[0].scale_before = ahead.scalers[0].scale_after = 4096;
+  driver.send(ahead);
+  driver.close(driver.next, {0});
+  const Finding* found = driver.find("ScalePolicyMismatch");
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(found->subject, "default/rank drift");
+  EXPECT_EQ(found->ranks, std::vector<Rank>{1});
+}
+
 }  // namespace
 }  // namespace scalewatch::domain

@@ -26,9 +26,9 @@ class Print final : public scalewatch::logimport::ReadingSink {
 
   void take(const Reading& r) override {
     if (quiet_) return;
-    static constexpr const char* kKinds[] = {"record",    "progress",   "skip",         "held_skip",   "growth",
-                                             "scale",     "non_finite", "ranks_differ", "misuse",      "fatal",
-                                             "run_start", "checkpoint", "end",          "module_range"};
+    static constexpr const char* kKinds[] = {"record",     "progress",     "skip",   "held_skip", "growth",    "scale",
+                                             "non_finite", "ranks_differ", "misuse", "fatal",     "run_start", "checkpoint",
+                                             "end",        "module_range", "norm",   "dominates"};
     static constexpr const char* kSpans[] = {"", "step", "interval", "total"};
     nlohmann::ordered_json out;
     out["line"] = r.line;

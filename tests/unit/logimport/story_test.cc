@@ -76,6 +76,125 @@ TEST(Story, FilesAreRunsOfTheirOwn) {
   EXPECT_LE(doctor.diagnosis().verdict, Severity::kInfo);
 }
 
+TEST(Story, PartsNameTheFileOfARunAndWhetherItNumbersSteps) {
+  LogDoctor doctor;
+  read(doctor, records(10, 100, 65536) + records(10, 100, 65536));
+  read(doctor, overflow(0, 1024));
+  doctor.finish();
+  const auto& parts = doctor.parts();
+  ASSERT_EQ(parts.size(), 3U);
+  EXPECT_EQ(parts[0].file, 0U);
+  EXPECT_EQ(parts[1].file, 0U);
+  EXPECT_GT(parts[1].line, 1U);
+  EXPECT_GT(parts[1].first_attempt, parts[0].first_attempt);
+  EXPECT_EQ(parts[2].file, 1U);
+  EXPECT_TRUE(parts[0].numbered && parts[1].numbered);
+  EXPECT_FALSE(parts[2].numbered);
+}
+
+TEST(Story, AnomalyModeNamesTheFunction) {
+  const auto diagnosis = diagnose(
+      "Traceback (most recent call last):\n"
+      "RuntimeError: Function 'SqrtBackward0' returned nan values in its 0th output.\n");
+  const auto* found = find(diagnosis, "NonFiniteGradient");
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(found->severity, Severity::kWarning);
+  EXPECT_EQ(found->line, 2U);
+  EXPECT_THAT(found->summary, testing::HasSubstr("SqrtBackward0"));
+  ASSERT_FALSE(found->advice.empty());
+  EXPECT_THAT(found->advice.front().text, testing::HasSubstr("forward call of Sqrt "));
+}
+
+// Hugging Face's form: a loss that is not finite is left out of the mean.
+std::string losses(const std::vector<double>& values, const char* norm) {
+  std::string out;
+  for (const double loss : values)
+    out += fmt::format("{{'loss': {}, 'grad_norm': {}, 'learning_rate': 0.1, 'epoch': 1}}\n", loss, norm);
+  return out;
+}
+
+TEST(Story, ALossThatBecomesExactlyNothingWasLost) {
+  const auto lost = diagnose(losses({2.5, 2.25, 2.125, 0, 0, 0}, "0.0"));
+  const auto* found = find(lost, "NonFiniteLoss");
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(found->severity, Severity::kWarning);
+  EXPECT_EQ(found->first_step, 4);
+  EXPECT_EQ(diagnose(losses({2.5, 2.25, 2.125, 0, 0}, "0.0")).verdict, Severity::kNone) << "two may be chance";
+  EXPECT_EQ(diagnose(losses({2.5, 1, 0.25, 0.125, 0, 0, 0, 0}, "0.0")).verdict, Severity::kNone) << "learnt";
+  EXPECT_EQ(diagnose(losses({0, 0.0001, 0, 0, 0, 0}, "0.0")).verdict, Severity::kNone) << "it begins there";
+  EXPECT_EQ(diagnose(losses({0.0003, 0.0001, 0, 0, 0, 0}, "0.0")).verdict, Severity::kNone) << "rounded";
+  EXPECT_EQ(diagnose(losses({2.5, 2.25, 0, 2.5, 0, 0, 0, 0}, "0.0")).verdict, Severity::kNone) << "it comes back";
+  EXPECT_EQ(diagnose(losses({2.5, 2.25, 0, 0, 0, 0, 2.5}, "0.0")).verdict, Severity::kNone) << "it comes back later";
+  EXPECT_EQ(diagnose(losses({2.5, 2.25, 2.125, 0, 0, 0}, "1.5")).verdict, Severity::kNone) << "there are gradients";
+}
+
+TEST(Story, AMeanThatStaysLostBesideFiniteLossesIsLostOnce) {
+  std::string log;
+  for (int step = 1; step <= 40; ++step) {
+    log += fmt::format(
+        "DLL 2024-01-01 10:00:{:02d}.0 - Training Epoch: 0 Training Iteration: {}  average_loss : {}  step_loss : "
+        "2.5  learning_rate : 0.1 \n",
+        step, step, step < 20 ? "2.5" : "nan");
+  }
+  const auto diagnosis = diagnose(log);
+  const auto* found = find(diagnosis, "NonFiniteLoss");
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(found->first_step, 20);
+  EXPECT_EQ(found->last_step, 20);
+}
+
+TEST(Story, ARoundedScaleFallsByWholeOctaves) {
+  std::string log;
+  const char* const scales[] = {"1.0", "1.0", "0.5", "0.2", "0.1", "0.1"};  // 1, 1, 1/2, 1/4, 1/8, 1/16
+  for (int i = 0; i < 6; ++i) log += fmt::format("step {} loss: 2.5 lr: 0.1 loss_scale: {}\n", (i + 1) * 100, scales[i]);
+  const auto diagnosis = diagnose(log);
+  EXPECT_EQ(diagnosis.facts.skipped, 3U);
+  ASSERT_TRUE(diagnosis.facts.scale_last);
+  EXPECT_EQ(*diagnosis.facts.scale_last, 0.125);
+}
+
+TEST(Story, HalvingsLineUponLineAreInARowThoughTheNextPlaceIsFar) {
+  std::string log;
+  for (int step = 400; step <= 2000; step += 400) log += fmt::format("Validation loss {}:  0.5  \n", step);
+  for (double scale = 1024; scale >= 32; scale /= 2) log += overflow(0, scale);
+  log += "Validation loss 2400:  0.5  \n";
+  EXPECT_NE(find(diagnose(log), "ConsecutiveSkips"), nullptr);
+}
+
+TEST(Story, ARecordOfNothingButSkipsHoldsNoUpdate) {
+  const auto diagnosis = diagnose("Exception: Skipped 60 iterations in a row due to Overflow - Exiting training.\n");
+  EXPECT_EQ(diagnosis.facts.attempts, 60U);
+  EXPECT_EQ(diagnosis.facts.skipped, 60U);
+  EXPECT_EQ(diagnosis.facts.applied, 0U);
+}
+
+TEST(Story, ANormThatWasClippedHardCountsAndALittleDoesNot) {
+  const std::string record =
+      "2024-01-01 10:00:00,000 INFO [train.py:1] Epoch 1, batch 150, loss[loss=2.5, over 100.00 frames. ], tot_loss[loss=2.5, "
+      "over "
+      "900.00 frames. ], batch size: 60, lr: 2.40e-02, \n";
+  const auto scaled = [](const char* factor) {
+    return fmt::format("2024-01-01 10:00:01,000 WARNING [optim.py:1] Scaling gradients by {}, model_norm_threshold=900.5\n",
+                       factor);
+  };
+  EXPECT_EQ(diagnose(record + scaled("0.02") + scaled("0.05")).verdict, Severity::kNone);
+  EXPECT_NE(find(diagnose(record + scaled("1e-13") + scaled("0.0")), "GradNormSpike"), nullptr);
+}
+
+TEST(Story, ATensorThatDominatesAgainAndAgainIsNamed) {
+  const auto lines = [](const char* share) {
+    std::string out;
+    for (int i = 0; i < 24; ++i)
+      out += fmt::format("Parameter dominating tot_sumsq layers.3.w with proportion {}, where x=1\n", share);
+    return out;
+  };
+  const auto diagnosis = diagnose(records(10, 300, 65536) + lines("0.75"));
+  const auto* found = find(diagnosis, "DominantGradient");
+  ASSERT_NE(found, nullptr);
+  EXPECT_THAT(found->summary, testing::HasSubstr("layers.3.w"));
+  EXPECT_EQ(find(diagnose(records(10, 300, 65536) + lines("0.5")), "DominantGradient"), nullptr);
+}
+
 TEST(Story, AResumeThatLostTheScalerSaysSo) {
   const std::string before = records(10, 1000, 1024);
   const auto lost = diagnose(before + "Resuming from checkpoint runs/checkpoint-900\n" + records(910, 1500, 65536));
