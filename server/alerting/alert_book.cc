@@ -1,14 +1,15 @@
 #include "server/alerting/alert_book.h"
 
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <string>
+#include <chrono>
+#include <random>
+#include <stdexcept>
+#include <utility>
 
-#include "scalewatch/v1/alerts.pb.h"
+#include "server/alerting/alert_text.h"
 #include "server/alerting/sink.h"
-#include "server/engine/finding_codec.h"
 
 namespace scalewatch::alerting {
 
@@ -16,97 +17,305 @@ namespace {
 
 using Change = domain::FindingEvent::Change;
 
-// Maps in a fixed order: equal alerts are equal bytes.
-std::string bytes_of(const v1::Alert& alert) {
-  std::string out;
-  google::protobuf::io::StringOutputStream stream(&out);
-  google::protobuf::io::CodedOutputStream coded(&stream);
-  coded.SetSerializationDeterministic(true);
-  alert.SerializeToCodedStream(&coded);
-  coded.Trim();
-  return out;
+constexpr std::size_t kPage = 1000;
+constexpr std::size_t kMaxFired = 20'000;       // what damping remembers
+constexpr std::int64_t kShortestWaitMs = 20;    // between two turns
+constexpr std::int64_t kLongestWaitMs = 5'000;  // the wall clock may have jumped
+constexpr std::size_t kMaxSilencesLoaded = 10'000;
+
+std::string flap_key(const v1::Alert& alert) {
+  return alert.run_uid() + '\n' + alert.finding().rule() + '\n' + alert.finding().subject();
 }
 
-v1::Alert alert_of(const engine::RunContext& run, const domain::FindingEvent& event) {
-  const domain::Finding& finding = event.finding;
-  v1::Alert alert;
-  *alert.mutable_finding() = engine::to_proto(run.run_uid, finding);
-  alert.set_id(alert.finding().id());
-  alert.set_run_uid(run.run_uid);
-  alert.set_run(run.name);
-  alert.mutable_labels()->insert(run.labels.begin(), run.labels.end());
-  alert.set_fired_ms(finding.first_time);
-  alert.set_acknowledged_by(finding.acknowledged_by);
-  alert.set_acknowledged_ms(finding.acknowledged_time);
-  alert.set_comment(finding.acknowledge_comment);
-  if (event.change == Change::kResolved) {
-    alert.set_state(v1::ALERT_STATE_RESOLVED);
-    alert.set_resolved_ms(finding.last_time);
-  } else {
-    alert.set_state(finding.acknowledged_by.empty() ? v1::ALERT_STATE_FIRING : v1::ALERT_STATE_ACKNOWLEDGED);
-  }
-  return alert;
+std::string runbook_of(std::string url, const std::string& rule) {
+  constexpr std::string_view kRule = "{rule}";
+  if (const auto at = url.find(kRule); at != std::string::npos) url.replace(at, kRule.size(), rule);
+  return url;
 }
 
-// What a sink is told of an event; empty: nothing.
-std::string transition_for(domain::Severity min_severity, const domain::FindingEvent& event) {
-  const domain::Severity severity = event.finding.severity;
-  if (severity < min_severity) return {};
-  switch (event.change) {
-    case Change::kOpened:
-      return std::string(kFiring);
-    case Change::kEscalated:
-      if (severity == min_severity) return std::string(kFiring);
-      return std::string(kEscalatedPrefix).append(severity_name(severity));
-    case Change::kResolved:
-      return std::string(kResolved);
-    case Change::kUpdated:
-    case Change::kAcknowledged:
-      break;
+// An alert that was stored before pages were noted: its outbox rows tell who was told.
+void note_pages(engine::AlertReader& reader, v1::Alert& alert) {
+  for (const v1::DeliveryStatus& delivery : reader.deliveries(alert.id())) {
+    if (delivery.transition() != kFiring) continue;
+    v1::Page& page = *alert.add_pages();
+    page.set_sink(delivery.sink());
+    page.set_severity(alert.finding().severity());
+    page.set_time_ms(alert.fired_ms());
+    page.set_pages(1);
   }
-  return {};
 }
 
 }  // namespace
 
-AlertBook::AlertBook(const std::vector<SinkConfig>& sinks, std::function<void(const engine::CommitBatch&)> on_committed)
-    : targets_([&] {
-        std::vector<Target> targets;
-        targets.reserve(sinks.size());
-        for (const SinkConfig& sink : sinks) targets.push_back({sink.name, sink.min_severity});
-        return targets;
-      }()),
-      on_committed_(std::move(on_committed)) {}
+AlertBook::AlertBook(const std::vector<SinkConfig>& sinks, BookOptions options, engine::Clock& clock,
+                     std::function<void(const engine::CommitBatch&)> on_committed)
+    : options_(std::move(options)), clock_(clock), on_committed_(std::move(on_committed)), pager_(sinks, options_) {}
 
-void AlertBook::stage(const engine::RunContext& run, const std::vector<domain::FindingEvent>& events,
-                      engine::CommitBatch& batch) {
-  for (const domain::FindingEvent& event : events) {
-    const v1::Alert alert = alert_of(run, event);
-    const std::string bytes = bytes_of(alert);
-    const std::int64_t changed_ms = std::max(event.finding.last_time, event.finding.acknowledged_time);
-    batch.alerts.push_back({.id = alert.id(),
-                            .run_uid = run.run_uid,
-                            .rule = event.finding.rule,
-                            .severity = static_cast<std::int32_t>(event.finding.severity),
-                            .state = alert.state(),
-                            .fired_ms = alert.fired_ms(),
-                            .changed_ms = changed_ms,
-                            .alert = bytes});
-    for (const Target& target : targets_) {
-      const std::string transition = transition_for(target.min_severity, event);
-      if (transition.empty()) continue;
-      batch.outbox.push_back({.key = alert.id() + "/" + transition,
-                              .sink = target.sink,
-                              .alert_id = alert.id(),
-                              .transition = transition,
-                              .created_ms = changed_ms,
-                              .alert = bytes});
-    }
+AlertBook::~AlertBook() {
+  stop();
+}
+
+void AlertBook::load(engine::AlertReader& reader) {
+  std::lock_guard lock(mutex_);
+  for (const engine::SilenceRow& row : reader.silences(clock_.wall_ms() - Silences::kKeptMs, kMaxSilencesLoaded)) {
+    silences_.load(row);
   }
+  engine::AlertReader::Filter open;
+  open.states = {v1::ALERT_STATE_PENDING, v1::ALERT_STATE_FIRING, v1::ALERT_STATE_ACKNOWLEDGED, v1::ALERT_STATE_SILENCED};
+  std::optional<engine::AlertReader::Cursor> after;
+  while (true) {
+    const std::vector<engine::AlertRow> rows = reader.list(open, after, kPage);
+    for (const engine::AlertRow& row : rows) {
+      AlertEntry entry;
+      if (!entry.alert.ParseFromString(row.alert)) continue;
+      if (entry.alert.trail().empty()) {
+        note_pages(reader, entry.alert);
+        note(entry.alert, entry.alert.fired_ms(), v1::ALERT_STATE_FIRING, {}, "opened");
+      }
+      entry.changed_ms = row.changed_ms;
+      fired_[flap_key(entry.alert)].push_back(entry.alert.fired_ms());
+      runs_[row.run_uid][row.id] = std::move(entry);
+    }
+    if (rows.size() < kPage) return;
+    after = {rows.back().severity, rows.back().fired_ms, rows.back().id};
+  }
+}
+
+void AlertBook::start(Submit submit, Changed changed) {
+  submit_ = std::move(submit);
+  changed_ = std::move(changed);
+  thread_ = std::thread([this] { loop(); });
+}
+
+void AlertBook::stop() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_one();
+  if (thread_.joinable()) thread_.join();
 }
 
 void AlertBook::committed(const engine::CommitBatch& batch) {
   if (on_committed_) on_committed_(batch);
+}
+
+// ---- what findings change -------------------------------------------------------------------------------------------
+
+void AlertBook::stage(const engine::RunContext& run, const std::vector<domain::FindingEvent>& events,
+                      engine::CommitBatch& batch) {
+  std::lock_guard lock(mutex_);
+  const Now at = now();
+  RunAlerts& alerts = runs_[run.run_uid];
+  std::vector<std::string> touched;
+  RunAlerts gone;
+  bool came_or_went = false;
+  for (const domain::FindingEvent& event : events) {
+    std::string id = run.run_uid + "/" + event.finding.id;
+    const auto [entry, is_new] = alerts.try_emplace(id);
+    take_event(run, event, entry->second);
+    came_or_went = came_or_went || is_new || event.change == Change::kResolved;
+    if (event.change == Change::kResolved) {
+      gone.insert(alerts.extract(entry));
+      continue;
+    }
+    if (is_new) hold_back(entry->second.alert, at);
+    entry->second.alert.set_runbook(runbook_of(options_.runbook_url, event.finding.rule));
+    if (std::find(touched.begin(), touched.end(), id) == touched.end()) touched.push_back(std::move(id));
+  }
+  const std::vector<const v1::Alert*> causes = causes_of(alerts);
+  for (const std::string& id : touched) {
+    const auto entry = alerts.find(id);
+    if (entry == alerts.end()) continue;
+    settle(causes, entry->second, at);
+    pager_.changed(entry->second, at, batch);
+    stage_row(entry->second, batch);
+  }
+  std::vector<AlertEntry*> resolved;
+  for (auto& [id, entry] : gone) resolved.push_back(&entry);
+  pager_.resolved(resolved, at, batch);
+  for (const AlertEntry* entry : resolved) stage_row(*entry, batch);
+  if (alerts.empty()) {
+    runs_.erase(run.run_uid);
+  } else if (came_or_went) {
+    // Others of the run may be explained now, or no longer.
+    dirty_.insert(run.run_uid);
+    next_ = std::min(next_, at.steady);
+  }
+  next_ = std::min(next_, pager_.next());
+  wake_.notify_one();
+}
+
+void AlertBook::hold_back(v1::Alert& alert, Now now) {
+  std::int64_t hold = rules_for(options_, alert).hold_ms;
+  if (options_.flap_times > 0) {
+    if (fired_.size() > kMaxFired) fired_.clear();
+    std::deque<std::int64_t>& times = fired_[flap_key(alert)];
+    while (!times.empty() && times.front() <= now.wall - options_.flap_window.count()) times.pop_front();
+    times.push_back(now.wall);
+    if (times.size() > options_.flap_times) {
+      times.pop_front();
+      hold = std::max<std::int64_t>(hold, options_.flap_hold.count());
+    }
+  }
+  if (hold > 0) alert.set_held_until_ms(now.wall + hold);
+}
+
+bool AlertBook::settle(const std::vector<const v1::Alert*>& causes, AlertEntry& entry, Now now) {
+  const bool changed =
+      settle_state(entry.alert, silences_.that_silences(entry.alert, now.wall), explained_by(causes, entry.alert), now.wall);
+  // What settles next by time alone.
+  const std::int64_t held = entry.alert.held_until_ms();
+  if (held != 0) settle_all_at_ = std::min(settle_all_at_, held);
+  return changed;
+}
+
+void AlertBook::stage_row(const AlertEntry& entry, engine::CommitBatch& batch) {
+  const v1::Alert& alert = entry.alert;
+  batch.alerts.push_back({.id = alert.id(),
+                          .run_uid = alert.run_uid(),
+                          .rule = alert.finding().rule(),
+                          .severity = alert.finding().severity(),
+                          .state = alert.state(),
+                          .fired_ms = alert.fired_ms(),
+                          .changed_ms = entry.changed_ms,
+                          .alert = bytes_of(alert)});
+}
+
+// ---- what the clock changes -----------------------------------------------------------------------------------------
+
+std::int64_t AlertBook::turn(engine::CommitBatch& batch, std::vector<v1::Alert>& changed) {
+  std::lock_guard lock(mutex_);
+  return turn_locked(batch, changed);
+}
+
+std::int64_t AlertBook::turn_locked(engine::CommitBatch& batch, std::vector<v1::Alert>& changed) {
+  const Now at = now();
+  std::map<std::string, AlertEntry*> touched;  // by id
+  const auto settle_run = [&](RunAlerts& run) {
+    const std::vector<const v1::Alert*> causes = causes_of(run);
+    for (auto& [id, entry] : run) {
+      if (!settle(causes, entry, at)) continue;
+      entry.changed_ms = std::max(at.wall, entry.changed_ms + 1);
+      pager_.changed(entry, at, batch);
+      touched[id] = &entry;
+      changed.push_back(entry.alert);
+    }
+  };
+  if (at.wall >= settle_all_at_) {
+    settle_all_at_ = silences_.next_end(at.wall).value_or(Pager::kNever);
+    for (auto& [uid, run] : runs_) settle_run(run);
+    silences_.prune(at.wall);
+  } else {
+    for (const std::string& uid : dirty_) {
+      if (const auto run = runs_.find(uid); run != runs_.end()) settle_run(run->second);
+    }
+  }
+  dirty_.clear();
+  if (at.steady >= pager_.next()) {
+    pager_.turn(runs_, at, batch, [&](AlertEntry& entry) {
+      entry.changed_ms = std::max(at.wall, entry.changed_ms + 1);
+      touched[entry.alert.id()] = &entry;
+    });
+  }
+  for (const auto& [id, entry] : touched) stage_row(*entry, batch);
+  std::int64_t wait = std::min(pager_.next() - at.steady, kLongestWaitMs);
+  if (settle_all_at_ != Pager::kNever) wait = std::min(wait, settle_all_at_ - at.wall);
+  next_ = at.steady + std::max<std::int64_t>(wait, 0);
+  return next_;
+}
+
+void AlertBook::submit_locked(engine::CommitBatch batch, std::function<void()> on_durable) {
+  std::vector<v1::Alert> changed;
+  turn_locked(batch, changed);
+  if (batch.empty()) return;
+  // Under the lock: what a run's strand stages later must not overtake it.
+  submit_(std::move(batch), [this, changed = std::move(changed), on_durable = std::move(on_durable)] {
+    if (changed_) {
+      for (const v1::Alert& alert : changed) changed_(alert);
+    }
+    if (on_durable) on_durable();
+  });
+}
+
+void AlertBook::loop() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    submit_locked({}, {});
+    wake_.wait_for(lock, std::chrono::milliseconds(kShortestWaitMs), [&] { return stopping_; });
+    while (!stopping_) {
+      const std::int64_t left = next_ - clock_.steady_ms();
+      if (left <= 0) break;
+      wake_.wait_for(lock, std::chrono::milliseconds(left));
+    }
+  }
+}
+
+// ---- silences -------------------------------------------------------------------------------------------------------
+
+void AlertBook::silence(const v1::CreateSilenceRequest& request, Silenced done) {
+  std::lock_guard lock(mutex_);
+  engine::CommitBatch batch;
+  std::uint32_t alerts = 0;
+  v1::Silence silence = silence_locked(request, batch, alerts);
+  if (stopping_) return;
+  submit_locked(std::move(batch), [silence = std::move(silence), alerts, done = std::move(done)] { done(silence, alerts); });
+}
+
+void AlertBook::unsilence(const std::string& id, const std::string& who, std::function<void(const v1::Silence&)> done) {
+  std::lock_guard lock(mutex_);
+  engine::CommitBatch batch;
+  v1::Silence silence = unsilence_locked(id, who, batch);
+  if (stopping_) return;
+  submit_locked(std::move(batch), [silence = std::move(silence), done = std::move(done)] { done(silence); });
+}
+
+v1::Silence AlertBook::stage_silence(const v1::CreateSilenceRequest& request, engine::CommitBatch& batch,
+                                     std::uint32_t& alerts) {
+  std::lock_guard lock(mutex_);
+  return silence_locked(request, batch, alerts);
+}
+
+v1::Silence AlertBook::stage_unsilence(const std::string& id, const std::string& who, engine::CommitBatch& batch) {
+  std::lock_guard lock(mutex_);
+  return unsilence_locked(id, who, batch);
+}
+
+v1::Silence AlertBook::silence_locked(const v1::CreateSilenceRequest& request, engine::CommitBatch& batch,
+                                      std::uint32_t& alerts) {
+  const Now at = now();
+  v1::Silence silence = Silences::checked(request, at.wall);
+  if (silences_.full(at.wall)) {
+    throw std::length_error(fmt::format("{} silences have not ended, which is the limit: end some", Silences::kMax));
+  }
+  std::random_device random;
+  silence.set_id(fmt::format("{:08x}{:08x}", random(), random()));
+  silences_.put(silence);
+  settle_all_at_ = 0;
+  for (const auto& [uid, run] : runs_) {
+    for (const auto& [id, entry] : run) alerts += silences_.takes(silence.id(), entry.alert) ? 1 : 0;
+  }
+  batch.silences.push_back(Silences::row(silence));
+  return silence;
+}
+
+v1::Silence AlertBook::unsilence_locked(const std::string& id, const std::string& who, engine::CommitBatch& batch) {
+  const Now at = now();
+  const v1::Silence* found = silences_.find(id);
+  if (found == nullptr) throw std::out_of_range(fmt::format("unknown silence '{}'; list silences for those that exist", id));
+  if (found->ends_ms() <= at.wall) throw std::logic_error(fmt::format("silence '{}' has ended", id));
+  v1::Silence silence = *found;
+  silence.set_ends_ms(at.wall);
+  silence.set_ended_by(who);
+  silences_.put(silence);
+  settle_all_at_ = 0;
+  batch.silences.push_back(Silences::row(silence));
+  return silence;
+}
+
+std::vector<v1::Silence> AlertBook::silences(bool ended) {
+  std::lock_guard lock(mutex_);
+  return silences_.list(clock_.wall_ms(), ended);
 }
 
 }  // namespace scalewatch::alerting

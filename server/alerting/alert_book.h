@@ -1,37 +1,107 @@
 // From findings to alerts and to what is owed to each sink: the rows of one transaction.
 //
-// Stateless: every row follows from its event alone, so that a refold after a restart makes the same rows with the same keys,
-// which the store already has. Findings only escalate, and one severity at a time; so a sink with threshold M
-//   - gets "firing" for a finding that opens at M or above, or escalates to M;
-//   - gets "escalated:<severity>" for an escalation beyond M (should a finding ever jump over M, this is the first it hears);
-//   - gets "resolved" for a finding that ends at M or above: exactly those that were sent a firing.
-// Thread-safe.
+// Holds every open alert, as the store has it. Findings change alerts on their run's strand, through stage(); silences, the
+// clock and pages for people change them on the book's own thread. Either way the change, the trail that tells of it, the note
+// of who was told and the outbox row are one transaction: after a restart nobody is told twice, and what was owed is told.
+//
+// A silence changes what people are told, never what is found: it spans runs, so it stays out of the domain's inputs and is a
+// row of its own that the same commits make durable.
+// Thread-safe. Life: construct, load(), ... start(), ... stop().
 #pragma once
 
+#include <condition_variable>
+#include <deque>
 #include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <unordered_map>
 #include <vector>
 
+#include "server/alerting/alert_life.h"
+#include "server/alerting/book_options.h"
+#include "server/alerting/pager.h"
+#include "server/alerting/silences.h"
 #include "server/alerting/sink_config.h"
 #include "server/engine/ports/alert_outbox.h"
+#include "server/engine/ports/alert_reader.h"
+#include "server/engine/ports/clock.h"
 
 namespace scalewatch::alerting {
 
 class AlertBook : public engine::AlertOutbox {
  public:
-  // `on_committed` is called for every durable batch, from the committer thread; it must not block.
-  AlertBook(const std::vector<SinkConfig>& sinks, std::function<void(const engine::CommitBatch&)> on_committed);
+  // As engine::Engine::submit. Must not block; on_durable may be empty.
+  using Submit = std::function<void(engine::CommitBatch batch, std::function<void()> on_durable)>;
+  // Told of alerts whose state the book itself changed, once that is durable. Any thread.
+  using Changed = std::function<void(const v1::Alert&)>;
+
+  // Sinks must have passed validate(); the clock must outlive this. `on_committed` is called for every durable batch, from the
+  // committer thread; it must not block.
+  AlertBook(const std::vector<SinkConfig>& sinks, BookOptions options, engine::Clock& clock,
+            std::function<void(const engine::CommitBatch&)> on_committed);
+  ~AlertBook() override;  // stops
+  AlertBook(const AlertBook&) = delete;
+  AlertBook& operator=(const AlertBook&) = delete;
+
+  // Reads the open alerts and the silences, before anything is staged. Throws StoreError.
+  void load(engine::AlertReader& reader);
+  void start(Submit submit, Changed changed);
+  // Nothing is submitted after it.
+  void stop();
 
   void stage(const engine::RunContext& run, const std::vector<domain::FindingEvent>& events,
              engine::CommitBatch& batch) override;
   void committed(const engine::CommitBatch& batch) override;
 
+  // ---- silences. `done` is called once it is durable, from any thread; also when this stops, then never.
+
+  // Throws std::invalid_argument for what a request may not ask for, std::length_error when there are too many.
+  using Silenced = std::function<void(const v1::Silence& silence, std::uint32_t alerts)>;
+  void silence(const v1::CreateSilenceRequest& request, Silenced done);
+  // Throws std::out_of_range for an unknown id, std::logic_error for one that has ended.
+  void unsilence(const std::string& id, const std::string& who, std::function<void(const v1::Silence&)> done);
+  [[nodiscard]] std::vector<v1::Silence> silences(bool ended);
+  // What the two above submit, and throw; alerts follow with the next turn().
+  v1::Silence stage_silence(const v1::CreateSilenceRequest& request, engine::CommitBatch& batch, std::uint32_t& alerts);
+  v1::Silence stage_unsilence(const std::string& id, const std::string& who, engine::CommitBatch& batch);
+
+  // What the clock changes by now; what start()'s thread submits. Returns when it should be called next, steady milliseconds.
+  std::int64_t turn(engine::CommitBatch& batch, std::vector<v1::Alert>& changed);
+
  private:
-  struct Target {
-    std::string sink;
-    domain::Severity min_severity;
-  };
-  const std::vector<Target> targets_;
+  [[nodiscard]] Now now() const { return {clock_.wall_ms(), clock_.steady_ms()}; }
+  // Decides whether an alert that opens stays pending for a while.
+  void hold_back(v1::Alert& alert, Now now);
+  // Puts an open alert into its state; returns whether that changed it.
+  bool settle(const std::vector<const v1::Alert*>& causes, AlertEntry& entry, Now now);
+  static void stage_row(const AlertEntry& entry, engine::CommitBatch& batch);
+  std::int64_t turn_locked(engine::CommitBatch& batch, std::vector<v1::Alert>& changed);
+  v1::Silence silence_locked(const v1::CreateSilenceRequest& request, engine::CommitBatch& batch, std::uint32_t& alerts);
+  v1::Silence unsilence_locked(const std::string& id, const std::string& who, engine::CommitBatch& batch);
+  // Submits what the clock changes, and `batch` with it.
+  void submit_locked(engine::CommitBatch batch, std::function<void()> on_durable);
+  void loop();
+
+  const BookOptions options_;
+  engine::Clock& clock_;
   const std::function<void(const engine::CommitBatch&)> on_committed_;
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::unordered_map<std::string, RunAlerts> runs_;  // by run_uid
+  Silences silences_;
+  std::unordered_map<std::string, std::deque<std::int64_t>> fired_;  // by run, rule and subject: when; for damping
+  Pager pager_;
+  std::set<std::string> dirty_;     // runs whose alerts may have to be settled
+  std::int64_t settle_all_at_ = 0;  // Unix milliseconds: a silence or a hold ends
+  std::int64_t next_ = 0;           // steady: of the next turn
+  bool stopping_ = false;
+  Submit submit_;
+  Changed changed_;
+  std::thread thread_;
 };
 
 }  // namespace scalewatch::alerting

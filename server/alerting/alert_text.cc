@@ -47,6 +47,16 @@ std::string_view severity_name(v1::Severity severity) {
   return severity_name(static_cast<domain::Severity>(severity));
 }
 
+bool has_control(std::string_view text) {
+  return std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+}
+
+std::string who_fault(std::string_view who) {
+  constexpr std::size_t kMaxWho = 128;
+  if (!who.empty() && who.size() <= kMaxWho && !has_control(who)) return {};
+  return fmt::format("who must be 1 to {} bytes without control characters", kMaxWho);
+}
+
 std::string evidence_line(const v1::Finding& finding) {
   std::string out;
   for (const auto& evidence : finding.evidence()) {

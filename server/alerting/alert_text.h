@@ -24,6 +24,10 @@ std::string percent_encoded(std::string_view text, std::string_view keep);
 
 std::string_view severity_name(v1::Severity severity);
 
+bool has_control(std::string_view text);
+// What is wrong with the name of who does something; empty when it is 1 to 128 bytes without control characters.
+std::string who_fault(std::string_view who);
+
 // Short, for one line: "skipped 12 attempts (limit 5), excess 9 attempts".
 std::string evidence_line(const v1::Finding& finding);
 

@@ -53,6 +53,10 @@ std::string description(const v1::Alert& alert) {
                                 finding.first_attempt(), finding.last_attempt(), finding.first_step());
   if (!finding.blame().tensor().empty()) out += fmt::format(" First bad tensor: {}.", finding.blame().tensor());
   if (finding.blame().has_rank_of_origin()) out += fmt::format(" Rank of origin: {}.", finding.blame().rank_of_origin());
+  for (const v1::RankPlace& place : alert.places()) {
+    out += fmt::format(" Rank {}: host {}, GPU {}.", place.rank(), place.host().empty() ? "unknown" : place.host(),
+                       place.gpu_uuid().empty() ? "unknown" : place.gpu_uuid());
+  }
   if (finding.evidence_size() > 0) out += fmt::format(" Evidence: {}.", evidence_line(finding));
   return out;
 }
@@ -73,6 +77,7 @@ json alert_of(const v1::Alert& alert, v1::Severity severity, std::int64_t ends_m
               // Alertmanager refuses an end before the start.
               {"endsAt", rfc3339(std::max(ends_ms, alert.fired_ms()))}};
   if (alert.finding().advice_size() > 0) out["annotations"]["advice"] = advice(alert.finding());
+  if (!alert.runbook().empty()) out["annotations"]["runbook_url"] = alert.runbook();
   if (std::string address = link(public_url, alert); !address.empty()) out["generatorURL"] = std::move(address);
   return out;
 }
@@ -105,8 +110,8 @@ HttpRequest AlertmanagerSink::reminder(std::span<const v1::Alert> alerts, std::i
 }
 
 HttpRequest AlertmanagerSink::post_alerts(std::string json) const {
-  const std::string& url = config().url;
-  return post(url.substr(0, url.find_last_not_of('/') + 1) + "/api/v2/alerts", std::move(json));
+  const std::string address = url();
+  return post(address.substr(0, address.find_last_not_of('/') + 1) + "/api/v2/alerts", std::move(json));
 }
 
 // As Prometheus does it: three reminders may be lost before Alertmanager ends the alert.

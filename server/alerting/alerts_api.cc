@@ -6,8 +6,11 @@
 #include <charconv>
 #include <future>
 #include <memory>
+#include <stdexcept>
 #include <string_view>
 #include <utility>
+
+#include "server/alerting/alert_text.h"
 
 namespace scalewatch::alerting {
 
@@ -19,7 +22,6 @@ using Cursor = engine::AlertReader::Cursor;
 constexpr int kMaxPage = 1000;
 constexpr int kDefaultPage = 100;
 constexpr std::size_t kMaxVisited = 10'000;
-constexpr std::size_t kMaxWho = 128;
 constexpr std::size_t kMaxComment = 1024;
 
 Status invalid(std::string message) {
@@ -64,8 +66,8 @@ std::vector<std::int32_t> open_states() {
   return {v1::ALERT_STATE_PENDING, v1::ALERT_STATE_FIRING, v1::ALERT_STATE_ACKNOWLEDGED, v1::ALERT_STATE_SILENCED};
 }
 
-bool has_control(std::string_view text) {
-  return std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+Status not_stored_yet(const std::string& what) {
+  return {Status::kUnavailable, what + " is taken but not stored yet; look again later"};
 }
 
 Status unknown_alert(const std::string& id) {
@@ -74,9 +76,14 @@ Status unknown_alert(const std::string& id) {
 
 }  // namespace
 
-StoredAlerts::StoredAlerts(engine::AlertReader& reader, FindRun find_run, Acknowledge acknowledge,
-                           std::chrono::milliseconds patience)
-    : reader_(reader), find_run_(std::move(find_run)), acknowledge_(std::move(acknowledge)), patience_(patience) {}
+StoredAlerts::StoredAlerts(engine::AlertReader& reader, FindRun find_run, Acknowledge acknowledge, AlertBook& book,
+                           SinkTester& tester, std::chrono::milliseconds patience)
+    : reader_(reader),
+      find_run_(std::move(find_run)),
+      acknowledge_(std::move(acknowledge)),
+      book_(book),
+      tester_(tester),
+      patience_(patience) {}
 
 v1::Alert StoredAlerts::read(const engine::AlertRow& row) {
   v1::Alert alert;
@@ -149,9 +156,7 @@ Status StoredAlerts::visit_open(const engine::AlertReader::Filter& filter, const
 
 Status StoredAlerts::acknowledge(const v1::AcknowledgeAlertRequest& request, v1::AcknowledgeAlertResponse& response) {
   if (request.id().empty()) return invalid("id is empty; list alerts for the ids that exist");
-  if (request.who().empty() || request.who().size() > kMaxWho || has_control(request.who())) {
-    return invalid(fmt::format("who must be 1 to {} bytes without control characters", kMaxWho));
-  }
+  if (std::string fault = who_fault(request.who()); !fault.empty()) return invalid(std::move(fault));
   if (request.comment().size() > kMaxComment) return invalid(fmt::format("comment must be at most {} bytes", kMaxComment));
 
   struct Answer {
@@ -165,7 +170,7 @@ Status StoredAlerts::acknowledge(const v1::AcknowledgeAlertRequest& request, v1:
     promise->set_value({error, not_found});
   });
   if (future.wait_for(patience_) != std::future_status::ready) {
-    return {Status::kUnavailable, "the acknowledgement is taken but not stored yet; look at the alert again later"};
+    return not_stored_yet("the acknowledgement");
   }
   const Answer answer = future.get();
   if (answer.not_found) return unknown_alert(request.id());
@@ -176,6 +181,61 @@ Status StoredAlerts::acknowledge(const v1::AcknowledgeAlertRequest& request, v1:
     *response.mutable_alert() = read(*row);
     return {};
   });
+}
+
+Status StoredAlerts::get_alert(const v1::GetAlertRequest& request, v1::GetAlertResponse& response) {
+  if (request.id().empty()) return invalid("id is empty; list alerts for the ids that exist");
+  return guarded([&]() -> Status {
+    const std::optional<engine::AlertRow> row = reader_.find(request.id());
+    if (!row) return unknown_alert(request.id());
+    *response.mutable_alert() = read(*row);
+    return {};
+  });
+}
+
+Status StoredAlerts::create_silence(const v1::CreateSilenceRequest& request, v1::CreateSilenceResponse& response) {
+  try {
+    auto promise = std::make_shared<std::promise<v1::CreateSilenceResponse>>();
+    std::future<v1::CreateSilenceResponse> future = promise->get_future();
+    book_.silence(request, [promise](const v1::Silence& silence, std::uint32_t alerts) {
+      v1::CreateSilenceResponse answer;
+      *answer.mutable_silence() = silence;
+      answer.set_alerts(alerts);
+      promise->set_value(std::move(answer));
+    });
+    if (future.wait_for(patience_) != std::future_status::ready) return not_stored_yet("the silence");
+    response = future.get();
+    return {};
+  } catch (const std::invalid_argument& error) {
+    return invalid(error.what());
+  } catch (const std::length_error& error) {
+    return {Status::kResourceExhausted, error.what()};
+  }
+}
+
+Status StoredAlerts::end_silence(const v1::EndSilenceRequest& request, v1::EndSilenceResponse& response) {
+  if (std::string fault = who_fault(request.who()); !fault.empty()) return invalid(std::move(fault));
+  try {
+    auto promise = std::make_shared<std::promise<v1::Silence>>();
+    std::future<v1::Silence> future = promise->get_future();
+    book_.unsilence(request.id(), request.who(), [promise](const v1::Silence& silence) { promise->set_value(silence); });
+    if (future.wait_for(patience_) != std::future_status::ready) return not_stored_yet("the end of the silence");
+    *response.mutable_silence() = future.get();
+    return {};
+  } catch (const std::out_of_range& error) {
+    return {Status::kNotFound, error.what()};
+  } catch (const std::logic_error& error) {
+    return {Status::kFailedPrecondition, error.what()};
+  }
+}
+
+Status StoredAlerts::list_silences(const v1::ListSilencesRequest& request, v1::ListSilencesResponse& response) {
+  for (v1::Silence& silence : book_.silences(request.ended())) *response.add_silences() = std::move(silence);
+  return {};
+}
+
+Status StoredAlerts::test_sinks(const v1::TestSinksRequest& request, v1::TestSinksResponse& response) {
+  return tester_.test(request, response);
 }
 
 }  // namespace scalewatch::alerting

@@ -1,4 +1,4 @@
-// Reading and acknowledging alerts, over the store and the engine. Thread-safe.
+// Reading, acknowledging and silencing alerts, over the store, the engine and the book. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "server/alerting/alert_book.h"
+#include "server/alerting/sink_tester.h"
 #include "server/engine/ports/alert_reader.h"
 #include "server/engine/ports/read_api.h"
 
@@ -19,12 +21,18 @@ using FindRun = std::function<std::optional<engine::RunRow>(const std::string& n
 
 class StoredAlerts : public engine::AlertsApi {
  public:
-  // `reader` and what the functions refer to must outlive this. acknowledge() gives up after `patience`.
-  StoredAlerts(engine::AlertReader& reader, FindRun find_run, Acknowledge acknowledge,
+  // All that is given, and what the functions refer to, must outlive this. What waits for the store gives up after `patience`.
+  StoredAlerts(engine::AlertReader& reader, FindRun find_run, Acknowledge acknowledge, AlertBook& book, SinkTester& tester,
                std::chrono::milliseconds patience = std::chrono::seconds(10));
 
   engine::Status list_alerts(const v1::ListAlertsRequest& request, v1::ListAlertsResponse& response) override;
   engine::Status acknowledge(const v1::AcknowledgeAlertRequest& request, v1::AcknowledgeAlertResponse& response) override;
+
+  engine::Status get_alert(const v1::GetAlertRequest& request, v1::GetAlertResponse& response) override;
+  engine::Status create_silence(const v1::CreateSilenceRequest& request, v1::CreateSilenceResponse& response) override;
+  engine::Status end_silence(const v1::EndSilenceRequest& request, v1::EndSilenceResponse& response) override;
+  engine::Status list_silences(const v1::ListSilencesRequest& request, v1::ListSilencesResponse& response) override;
+  engine::Status test_sinks(const v1::TestSinksRequest& request, v1::TestSinksResponse& response) override;
 
   // Visits the open alerts (firing, acknowledged, silenced, pending), worst first, at most 10,000, until `visit` returns false.
   engine::Status visit_open(const engine::AlertReader::Filter& filter, const std::function<bool(const v1::Alert&)>& visit);
@@ -37,6 +45,8 @@ class StoredAlerts : public engine::AlertsApi {
   engine::AlertReader& reader_;
   const FindRun find_run_;
   const Acknowledge acknowledge_;
+  AlertBook& book_;
+  SinkTester& tester_;
   const std::chrono::milliseconds patience_;
 };
 

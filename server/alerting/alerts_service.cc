@@ -33,6 +33,29 @@ class AlertsService final : public v1::Alerts::Service {
     return to_grpc(alerts_.acknowledge(*request, *response));
   }
 
+  grpc::Status GetAlert(grpc::ServerContext*, const v1::GetAlertRequest* request, v1::GetAlertResponse* response) override {
+    return to_grpc(alerts_.get_alert(*request, *response));
+  }
+
+  grpc::Status CreateSilence(grpc::ServerContext*, const v1::CreateSilenceRequest* request,
+                             v1::CreateSilenceResponse* response) override {
+    return to_grpc(alerts_.create_silence(*request, *response));
+  }
+
+  grpc::Status ListSilences(grpc::ServerContext*, const v1::ListSilencesRequest* request,
+                            v1::ListSilencesResponse* response) override {
+    return to_grpc(alerts_.list_silences(*request, *response));
+  }
+
+  grpc::Status EndSilence(grpc::ServerContext*, const v1::EndSilenceRequest* request,
+                          v1::EndSilenceResponse* response) override {
+    return to_grpc(alerts_.end_silence(*request, *response));
+  }
+
+  grpc::Status TestSinks(grpc::ServerContext*, const v1::TestSinksRequest* request, v1::TestSinksResponse* response) override {
+    return to_grpc(alerts_.test_sinks(*request, *response));
+  }
+
   grpc::Status WatchAlerts(grpc::ServerContext* context, const v1::WatchAlertsRequest* request,
                            grpc::ServerWriter<v1::WatchAlertsResponse>* writer) override {
     const Seat seat(watchers_);

@@ -28,8 +28,12 @@ std::string url_part(CURLU* url, CURLUPart part) {
   return out;
 }
 
-// The address's host, or an empty string and why.
-std::string host_of(const std::string& address, std::string& fault) {
+std::string must_begin(const std::string& scheme) {
+  return "must begin with " + scheme + ":// or " + scheme + "s://";
+}
+
+// The address's host, or an empty string and why. wanted: "http" or "smtp", each with or without an s at its end.
+std::string host_of(const std::string& address, const std::string& wanted, std::string& fault) {
   if (address.empty()) {
     fault = "is empty";
     return {};
@@ -42,7 +46,7 @@ std::string host_of(const std::string& address, std::string& fault) {
   }
   const std::string scheme = url_part(url.get(), CURLUPART_SCHEME);
   std::string host = url_part(url.get(), CURLUPART_HOST);
-  if (scheme != "http" && scheme != "https") fault = "must begin with http:// or https://";
+  if (scheme != wanted && scheme != wanted + "s") fault = must_begin(wanted);
   if (fault.empty() && host.empty()) fault = "names no host";
   return host;
 }
@@ -53,12 +57,24 @@ bool is_loopback(const std::string& host) {
 
 }  // namespace
 
-std::string url_fault(const std::string& url) {
+namespace {
+
+std::string fault_of(const std::string& url, const std::string& scheme) {
   std::string fault;
   // libcurl would guess a scheme for "host:port"; say so instead.
-  if (!url.empty() && url.find("://") == std::string::npos) return "must begin with http:// or https://";
-  host_of(url, fault);
+  if (!url.empty() && url.find("://") == std::string::npos) return must_begin(scheme);
+  host_of(url, scheme, fault);
   return fault;
+}
+
+}  // namespace
+
+std::string url_fault(const std::string& url) {
+  return fault_of(url, "http");
+}
+
+std::string mail_url_fault(const std::string& url) {
+  return fault_of(url, "smtp");
 }
 
 struct HttpSender::Transfer {
@@ -66,6 +82,8 @@ struct HttpSender::Transfer {
   HttpRequest request;
   CURL* easy = nullptr;
   curl_slist* headers = nullptr;
+  curl_slist* recipients = nullptr;
+  std::size_t sent = 0;  // of the body, by SMTP
   std::array<char, CURL_ERROR_SIZE> error{};
   std::string body;
   std::size_t received = 0;
@@ -73,6 +91,14 @@ struct HttpSender::Transfer {
   ~Transfer() {
     if (easy != nullptr) curl_easy_cleanup(easy);
     curl_slist_free_all(headers);
+    curl_slist_free_all(recipients);
+  }
+
+  static std::size_t give(char* data, std::size_t size, std::size_t count, void* self) {
+    auto& transfer = *static_cast<Transfer*>(self);
+    const std::size_t bytes = transfer.request.body.copy(data, size * count, transfer.sent);
+    transfer.sent += bytes;
+    return bytes;
   }
 
   static std::size_t take(char* data, std::size_t size, std::size_t count, void* self) {
@@ -87,24 +113,23 @@ struct HttpSender::Transfer {
   }
 
   bool prepare();  // false: out of memory
+  void prepare_http();
+  void prepare_mail(const HttpRequest::Mail& mail);
   [[nodiscard]] HttpResponse response(CURLcode code) const;
 };
 
 bool HttpSender::Transfer::prepare() {
   easy = curl_easy_init();
   if (easy == nullptr) return false;
-  for (const std::string& header : request.headers) headers = curl_slist_append(headers, header.c_str());
-  headers = curl_slist_append(headers, "Expect:");  // the body is small: do not wait for 100 Continue
+  if (request.mail) {
+    prepare_mail(*request.mail);
+  } else {
+    prepare_http();
+  }
   std::string fault;
-  if (is_loopback(host_of(request.url, fault))) curl_easy_setopt(easy, CURLOPT_PROXY, "");
+  if (is_loopback(host_of(request.url, request.mail ? "smtp" : "http", fault))) curl_easy_setopt(easy, CURLOPT_PROXY, "");
   curl_easy_setopt(easy, CURLOPT_PRIVATE, this);
   curl_easy_setopt(easy, CURLOPT_URL, request.url.c_str());
-  curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
-  curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
-  curl_easy_setopt(easy, CURLOPT_POST, 1L);
-  curl_easy_setopt(easy, CURLOPT_POSTFIELDS, request.body.data());
-  curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
   curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, &Transfer::take);
   curl_easy_setopt(easy, CURLOPT_WRITEDATA, this);
   curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, error.data());
@@ -114,6 +139,33 @@ bool HttpSender::Transfer::prepare() {
   // A resolver that hangs must not hold up the thread when its transfer times out.
   curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
   return true;
+}
+
+void HttpSender::Transfer::prepare_http() {
+  for (const std::string& header : request.headers) headers = curl_slist_append(headers, header.c_str());
+  headers = curl_slist_append(headers, "Expect:");  // the body is small: do not wait for 100 Continue
+  curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+  curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
+  curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
+  curl_easy_setopt(easy, CURLOPT_POST, 1L);
+  curl_easy_setopt(easy, CURLOPT_POSTFIELDS, request.body.data());
+  curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
+}
+
+void HttpSender::Transfer::prepare_mail(const HttpRequest::Mail& mail) {
+  for (const std::string& to : mail.to) recipients = curl_slist_append(recipients, ("<" + to + ">").c_str());
+  curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "smtp,smtps");
+  curl_easy_setopt(easy, CURLOPT_MAIL_FROM, ("<" + mail.from + ">").c_str());
+  curl_easy_setopt(easy, CURLOPT_MAIL_RCPT, recipients);
+  curl_easy_setopt(easy, CURLOPT_USE_SSL, mail.tls ? static_cast<long>(CURLUSESSL_ALL) : static_cast<long>(CURLUSESSL_NONE));
+  if (!mail.user.empty()) {
+    curl_easy_setopt(easy, CURLOPT_USERNAME, mail.user.c_str());
+    curl_easy_setopt(easy, CURLOPT_PASSWORD, mail.password.c_str());
+  }
+  curl_easy_setopt(easy, CURLOPT_UPLOAD, 1L);
+  curl_easy_setopt(easy, CURLOPT_READFUNCTION, &Transfer::give);
+  curl_easy_setopt(easy, CURLOPT_READDATA, this);
+  curl_easy_setopt(easy, CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
 }
 
 HttpResponse HttpSender::Transfer::response(CURLcode code) const {
@@ -134,8 +186,33 @@ HttpResponse HttpSender::Transfer::response(CURLcode code) const {
     return out;
   }
   out.error = error[0] != '\0' ? error.data() : curl_easy_strerror(code);
+  if (request.mail) {
+    long status = 0;
+    curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
+    // Whether it was refused for good: earlier steps were answered 2xx or 3xx.
+    if (status >= 400) out.status = static_cast<int>(status);
+  }
   return out;
 }
+
+namespace {
+
+HttpResponse response_of(const CommandRunner::Done& done) {
+  constexpr int kDataError = 65;  // EX_DATAERR of sysexits.h
+  HttpResponse out;
+  out.took = done.took;
+  if (done.exit_status == 0) {
+    out.status = 200;
+  } else if (done.exit_status == kDataError) {
+    out.status = 400;
+    out.body = "the command ended with exit status 65";
+  } else {
+    out.error = done.exit_status < 0 ? done.error : "the command ended with exit status " + std::to_string(done.exit_status);
+  }
+  return out;
+}
+
+}  // namespace
 
 HttpSender::HttpSender() {
   static const CURLcode started = curl_global_init(CURL_GLOBAL_DEFAULT);
@@ -150,6 +227,9 @@ HttpSender::~HttpSender() {
 }
 
 void HttpSender::start(std::uint64_t id, HttpRequest request) {
+  if (!request.command.empty()) {
+    return commands_.start(id, request.command, request.body, std::chrono::milliseconds(request.timeout_ms));
+  }
   auto transfer = std::make_unique<Transfer>();
   transfer->id = id;
   transfer->request = std::move(request);
@@ -178,10 +258,14 @@ std::vector<HttpSender::Done> HttpSender::poll(std::chrono::milliseconds wait) {
       curl_multi_remove_handle(multi_, easy);
       transfers_.erase(found);
     }
+    for (const CommandRunner::Done& ended : commands_.collect()) done.push_back({ended.id, response_of(ended)});
   };
   collect();
   if (done.empty() && wait.count() > 0) {
-    curl_multi_poll(multi_, nullptr, 0, static_cast<int>(wait.count()), nullptr);
+    std::vector<curl_waitfd> ends;
+    for (const int descriptor : commands_.descriptors()) ends.push_back({descriptor, CURL_WAIT_POLLIN, 0});
+    curl_multi_poll(multi_, ends.data(), static_cast<unsigned>(ends.size()), static_cast<int>(commands_.wait(wait).count()),
+                    nullptr);
     curl_multi_perform(multi_, &running);
     collect();
   }

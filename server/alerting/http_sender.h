@@ -1,4 +1,4 @@
-// Outgoing HTTP through libcurl: many POSTs at once on one thread, none waiting for another.
+// Outgoing HTTP and SMTP through libcurl, and local commands: many at once on one thread, none waiting for another.
 //
 // TLS is verified, redirects are not followed, responses are read up to 64 KiB, environment proxies are not used for loopback.
 // Not thread-safe, except wake().
@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "server/alerting/command_runner.h"
+
 namespace scalewatch::alerting {
 
 struct HttpRequest {
@@ -19,11 +21,23 @@ struct HttpRequest {
   std::vector<std::string> headers;  // "Name: value"
   std::string body;
   std::uint32_t timeout_ms = 10'000;  // of the whole request; connecting has at most 3,000 of it
+
+  // Set: url is smtp:// or smtps://, and body the message.
+  struct Mail {
+    std::string from;
+    std::vector<std::string> to;
+    std::string user;  // empty: no login
+    std::string password;
+    bool tls = true;  // smtp:// is upgraded by STARTTLS, or nothing is sent
+  };
+  std::optional<Mail> mail{};
+  // Not empty: this program is run with the body as its input, in place of a request.
+  std::vector<std::string> command{};
 };
 
 struct HttpResponse {
-  int status = 0;     // 0 = no answer
-  std::string error;  // what went wrong, when there is no answer
+  int status = 0;     // 0 = no answer; SMTP's own; of a command 200 (exit status 0), 400 (65), else 0
+  std::string error;  // what went wrong, when there is no answer; of SMTP whatever went wrong
   std::string body;   // its beginning, at most 512 bytes
   std::optional<std::chrono::milliseconds> retry_after;
   std::chrono::duration<double> took{0};
@@ -31,6 +45,8 @@ struct HttpResponse {
 
 // What is wrong with an address ("is empty", "must begin with http:// or https://", ...); empty when it is a usable one.
 std::string url_fault(const std::string& url);
+// The same of smtp:// and smtps://.
+std::string mail_url_fault(const std::string& url);
 
 class HttpSender {
  public:
@@ -48,7 +64,7 @@ class HttpSender {
   void start(std::uint64_t id, HttpRequest request);
   // Moves transfers on, waiting up to `wait` for something to happen or for wake(); returns those that ended.
   std::vector<Done> poll(std::chrono::milliseconds wait);
-  [[nodiscard]] std::size_t in_flight() const { return transfers_.size() + unstarted_.size(); }
+  [[nodiscard]] std::size_t in_flight() const { return transfers_.size() + unstarted_.size() + commands_.running(); }
   // Makes a poll() that waits, or else the next one, return at once. Thread-safe.
   void wake();
 
@@ -57,6 +73,7 @@ class HttpSender {
   void* multi_ = nullptr;                                 // CURLM
   std::map<void*, std::unique_ptr<Transfer>> transfers_;  // by CURL handle
   std::vector<Done> unstarted_;
+  CommandRunner commands_;
 };
 
 }  // namespace scalewatch::alerting

@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace scalewatch::alerting {
@@ -10,6 +11,10 @@ namespace {
 
 constexpr std::size_t kMaxOpen = 5000;
 constexpr std::size_t kAtOnce = 500;  // in one request
+
+bool was_told(const v1::Alert& alert, const std::string& sink) {
+  return std::any_of(alert.pages().begin(), alert.pages().end(), [&](const v1::Page& page) { return page.sink() == sink; });
+}
 
 }  // namespace
 
@@ -38,7 +43,7 @@ std::vector<Reminder> make_reminders(const Sink& sink, SinkQueue& queue, std::sp
     chunk.clear();
   };
   for (const v1::Alert& alert : open) {
-    if (alert.finding().severity() < static_cast<int>(sink.config().min_severity)) continue;
+    if (!was_told(alert, sink.config().name)) continue;
     std::string order = sink.order(alert);
     if (queue.has(order)) continue;
     queue.hold(order);

@@ -21,8 +21,8 @@ struct Reminder {
 // At most 5,000. Empty, and logged, when the store can't read.
 std::vector<v1::Alert> read_open_alerts(engine::OutboxStore& store);
 
-// Alerts below the sink's severity are left out, and those with a notice on its way: that notice says more. The others' later
-// notices are held, so that a reminder can't revive what they resolve.
+// Alerts that the sink was never told of are left out, and those with a notice on its way: that notice says more. The others'
+// later notices are held, so that a reminder can't revive what they resolve.
 std::vector<Reminder> make_reminders(const Sink& sink, SinkQueue& queue, std::span<const v1::Alert> open, std::int64_t now_ms);
 
 }  // namespace scalewatch::alerting

@@ -37,7 +37,7 @@ std::string failure_text(const HttpResponse& response) {
   if (response.status == 0) {
     out = response.error;
   } else {
-    out = fmt::format("HTTP {}", response.status);
+    out = response.error.empty() ? fmt::format("HTTP {}", response.status) : response.error;
     if (response.status >= 300 && response.status < 400)
       out += " (redirects are not followed: set the sink's url to the target)";
     if (!response.body.empty()) out += ": " + response.body;

@@ -6,7 +6,12 @@
 #include <array>
 #include <stdexcept>
 
+#include "server/alerting/alert_text.h"
 #include "server/alerting/alertmanager_sink.h"
+#include "server/alerting/command_sink.h"
+#include "server/alerting/email_sink.h"
+#include "server/alerting/pagerduty_sink.h"
+#include "server/alerting/slack_sink.h"
 #include "server/alerting/webhook_sink.h"
 
 namespace scalewatch::alerting {
@@ -18,10 +23,17 @@ std::unique_ptr<Sink> make(SinkConfig config) {
   return std::make_unique<T>(std::move(config));
 }
 
+using Use = SinkType;
+constexpr unsigned kHttp = unsigned{Use::kUrl} | Use::kHeaders;
+
 // One line a type.
 constexpr std::array kTypes{
-    SinkType{"webhook", 0, false, &make<WebhookSink>},
-    SinkType{"alertmanager", AlertmanagerSink::kDefaultReminderMs, true, &make<AlertmanagerSink>},
+    SinkType{"webhook", 0, kHttp | Use::kKey | Use::kBody, false, false, 0, &make<WebhookSink>},
+    SinkType{"alertmanager", AlertmanagerSink::kDefaultReminderMs, kHttp, true, false, 0, &make<AlertmanagerSink>},
+    SinkType{"slack", 0, kHttp, false, true, 10, &make<SlackSink>},
+    SinkType{"pagerduty", 0, kHttp | Use::kUrlMayLack | Use::kKey | Use::kNeedsKey, false, false, 10, &make<PagerDutySink>},
+    SinkType{"email", 0, Use::kUrl | Use::kKey | Use::kMail, false, true, 10, &make<EmailSink>},
+    SinkType{"command", 0, Use::kCommand, false, true, 10, &make<CommandSink>},
 };
 
 }  // namespace
@@ -37,12 +49,22 @@ HttpRequest Sink::reminder(std::span<const v1::Alert>, std::int64_t) const {
   throw std::logic_error("this sink sends no reminders");
 }
 
+std::string Sink::url() const {
+  return config_.url_secret.set() ? config_.url_secret.read().value_or("") : config_.url;
+}
+
 HttpRequest Sink::post(std::string url, std::string json) const {
   HttpRequest request{.url = std::move(url), .headers = {}, .body = std::move(json), .timeout_ms = config_.timeout_ms};
   request.headers.emplace_back("Content-Type: application/json");
   request.headers.emplace_back("User-Agent: scalewatch/" SCALEWATCH_VERSION);
   for (const auto& [name, value] : config_.headers) {
     request.headers.push_back(value.empty() ? name + ";" : fmt::format("{}: {}", name, value));
+  }
+  for (const auto& [name, secret] : config_.secret_headers) {
+    // One that can't be read, or would break the header, is left out: the receiver refuses, and that is told.
+    if (const auto value = secret.read(); value && !has_control(*value)) {
+      request.headers.push_back(fmt::format("{}: {}", name, *value));
+    }
   }
   return request;
 }

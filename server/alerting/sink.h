@@ -1,4 +1,4 @@
-// A sink turns an alert and what became of it into one HTTP request. It keeps no state and does no I/O: delivery sends,
+// A sink turns an alert and what became of it into one request. It keeps no state and does no I/O: delivery sends,
 // retries and remembers.
 #pragma once
 
@@ -16,10 +16,14 @@
 
 namespace scalewatch::alerting {
 
-// Transitions as outbox rows name them; an escalation is kEscalatedPrefix + the new severity's name.
+// Transitions as outbox rows name them; an escalation is kEscalatedPrefix + the new severity's name, repetitions and digests
+// end in the count of pages.
 inline constexpr std::string_view kFiring = "firing";
 inline constexpr std::string_view kResolved = "resolved";
 inline constexpr std::string_view kEscalatedPrefix = "escalated:";
+inline constexpr std::string_view kRepeatedPrefix = "repeated:";
+inline constexpr std::string_view kDigestPrefix = "digest:";
+inline constexpr std::string_view kTest = "test";  // of `alerts test`: never stored
 
 enum class Verdict : std::uint8_t {
   kDelivered,
@@ -56,6 +60,8 @@ class Sink {
   [[nodiscard]] virtual HttpRequest reminder(std::span<const v1::Alert> alerts, std::int64_t now_ms) const;
 
  protected:
+  // The configured address. Empty when it is a secret that can't be read now: the request then says so.
+  [[nodiscard]] std::string url() const;
   // A POST of JSON with the configured headers.
   [[nodiscard]] HttpRequest post(std::string url, std::string json) const;
 
@@ -66,7 +72,21 @@ class Sink {
 struct SinkType {
   std::string_view name;
   std::uint32_t reminder_ms;  // default; 0 = has no reminders
-  bool base_url;              // url is a base address that a path is appended to
+  // What the type needs and takes beside what all have.
+  enum Uses : unsigned {
+    kUrl = 1,
+    kKey = 2,
+    kMail = 4,
+    kCommand = 8,
+    kBody = 16,
+    kHeaders = 32,
+    kUrlMayLack = 64,
+    kNeedsKey = 128
+  };
+  unsigned uses;
+  bool base_url;                   // url is a base address that a path is appended to
+  bool group;                      // default of SinkConfig::group
+  std::uint32_t pages_per_minute;  // default of SinkConfig::pages_per_minute where alerts are not grouped
   std::unique_ptr<Sink> (*make)(SinkConfig config);
 };
 

@@ -1,146 +1,25 @@
 #include "server/alerting/webhook_sink.h"
 
+#include <fmt/format.h>
+
 #include "server/alerting/alert_text.h"
+#include "server/alerting/body_template.h"
+#include "server/alerting/signature.h"
+#include "server/alerting/webhook_fields.h"
 
 namespace scalewatch::alerting {
 
-namespace {
-
-using nlohmann::json;
-
-json text_or_null(const std::string& text) {
-  return text.empty() ? json(nullptr) : json(text);
-}
-
-template <class Repeated>
-json array_of(const Repeated& values) {
-  json out = json::array();
-  for (const auto& value : values) out.push_back(value);
-  return out;
-}
-
-json role_name(v1::Role role) {
-  switch (role) {
-    case v1::ROLE_GRADIENT:
-      return "gradient";
-    case v1::ROLE_PARAMETER:
-      return "parameter";
-    case v1::ROLE_ACTIVATION:
-      return "activation";
-    case v1::ROLE_ACTIVATION_GRADIENT:
-      return "activation_gradient";
-    case v1::ROLE_OPTIMIZER_STATE:
-      return "optimizer_state";
-    case v1::ROLE_BUFFER:
-      return "buffer";
-    default:
-      return nullptr;
-  }
-}
-
-std::string_view state_name(v1::AlertState state) {
-  switch (state) {
-    case v1::ALERT_STATE_ACKNOWLEDGED:
-      return "acknowledged";
-    case v1::ALERT_STATE_RESOLVED:
-      return "resolved";
-    default:
-      return "firing";
-  }
-}
-
-json where(const v1::Finding& finding) {
-  json rank = nullptr;
-  if (finding.ranks_size() == 1) rank = finding.ranks(0);
-  if (finding.blame().has_rank_of_origin()) rank = finding.blame().rank_of_origin();
-  return {{"tensor", text_or_null(finding.blame().tensor())},
-          {"role", role_name(finding.blame().role())},
-          {"rank", rank},
-          {"ranks", array_of(finding.ranks())},
-          {"kind", text_or_null(finding.blame().kind())},
-          {"place", text_or_null(finding.blame().where())}};
-}
-
-json blame(const v1::Finding& finding) {
-  if (!finding.has_blame()) return nullptr;
-  const v1::Blame& from = finding.blame();
-  return {{"tensor", from.tensor()},
-          {"role", role_name(from.role())},
-          {"kind", from.kind()},
-          {"place", from.where()},
-          {"rank_of_origin", from.has_rank_of_origin() ? json(from.rank_of_origin()) : json(nullptr)},
-          {"ranks", array_of(from.ranks())},
-          {"nan", from.nan()},
-          {"inf", from.inf()},
-          {"tensors_non_finite", from.tensors_non_finite()},
-          {"fastest_falling", from.fastest_falling()},
-          {"octaves_fallen", number(from.octaves_fallen())},
-          {"note", from.note()}};
-}
-
-json evidence(const v1::Finding& finding) {
-  json out = json::array();
-  for (const auto& from : finding.evidence()) {
-    out.push_back({{"name", from.name()},
-                   {"value", number(from.value())},
-                   {"unit", from.unit()},
-                   {"limit", from.has_limit() ? number(from.limit()) : json(nullptr)}});
-  }
-  return out;
-}
-
-json advice(const v1::Finding& finding) {
-  json out = json::array();
-  for (const auto& from : finding.advice()) {
-    out.push_back({{"id", from.id()}, {"text", from.text()}, {"confidence", number(from.confidence())}});
-  }
-  return out;
-}
-
-json labels(const v1::Alert& alert) {
-  json out = json::object();
-  for (const auto& [name, value] : alert.labels()) out[name] = value;
-  return out;
-}
-
-}  // namespace
-
-HttpRequest WebhookSink::request(const Notice& notice, std::int64_t) const {
-  const v1::Alert& alert = notice.alert;
-  const v1::Finding& finding = alert.finding();
-  const json body = {
-      {"version", 1},
-      {"key", notice.key},
-      {"alert_id", alert.id()},
-      {"transition", notice.transition},
-      {"state", state_name(alert.state())},
-      {"run", alert.run()},
-      {"run_uid", alert.run_uid()},
-      {"labels", labels(alert)},
-      {"rule", finding.rule()},
-      {"severity", severity_name(finding.severity())},
-      {"subject", finding.subject()},
-      {"summary", finding.summary()},
-      {"where", where(finding)},
-      {"since",
-       {{"segment", finding.segment()},
-        {"attempt", finding.first_attempt()},
-        {"step", finding.first_step()},
-        {"time", rfc3339(finding.first_time_ms())}}},
-      {"last",
-       {{"segment", finding.segment()},
-        {"attempt", finding.last_attempt()},
-        {"step", finding.last_step()},
-        {"time", rfc3339(finding.last_time_ms())}}},
-      {"resolved_at", alert.resolved_ms() == 0 ? json(nullptr) : json(rfc3339(alert.resolved_ms()))},
-      {"evidence", evidence(finding)},
-      {"advice", advice(finding)},
-      {"blame", blame(finding)},
-      {"link", text_or_null(link(config().public_url, alert))},
-  };
-  HttpRequest out = post(config().url, dump(body));
+HttpRequest WebhookSink::request(const Notice& notice, std::int64_t now_ms) const {
+  const nlohmann::json fields = webhook_fields(notice, config().public_url);
+  HttpRequest out = post(url(), config().body.empty() ? dump(fields) : fill_template(config().body, fields));
   // Everything printable but '%' stays as it is, so that the usual key reads the same in header and body.
   out.headers.push_back("Idempotency-Key: " + percent_encoded(notice.key, "!\"#$&'()*+,/:;<=>?@[\\]^`{|}"));
+  if (config().key.set()) {
+    const std::int64_t seconds = now_ms / 1000;
+    // A key that has gone is no key: the receiver refuses the page, and that is told.
+    const std::string signature = hmac_sha256(config().key.read().value_or(""), fmt::format("{}.{}", seconds, out.body));
+    out.headers.push_back(fmt::format("Scalewatch-Signature: t={},v1={}", seconds, signature));
+  }
   return out;
 }
 

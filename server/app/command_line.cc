@@ -19,7 +19,7 @@ std::string all_keys() {
                        setting.expected);
   }
   return out +
-         "  alerting.sinks: only in a file; a list of name, type, url, min_severity, timeout, reminder, headers\n"
+         "  alerting.sinks, alerting.overrides: only in a file; lists, see deploy/scalewatchd.yaml\n"
          "Exit codes: 0 stopped as told, 1 cannot run or go on, 2 wrong configuration or command line.";
 }
 

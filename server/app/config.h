@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/alerting/book_options.h"
 #include "server/alerting/sink_config.h"
 #include "server/app/units.h"
 #include "server/engine/engine.h"
@@ -57,6 +58,7 @@ struct Config {
   http::Options http;  // its address and port are set from http_address
   metrics::Options metrics;
   std::vector<alerting::SinkConfig> sinks;
+  alerting::BookOptions alerts;
   std::chrono::milliseconds alert_flush{5000};  // a stopping server waits this long for deliveries
 };
 

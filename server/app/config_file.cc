@@ -54,6 +54,7 @@ class FileReader {
     each(map, prefix, [&](const std::string& name, const YAML::Node& at, const YAML::Node& value) {
       const std::string key = prefix.empty() ? name : prefix + "." + name;
       if (key == "alerting.sinks") return read_sinks(value);
+      if (key == "alerting.overrides") return read_overrides(value);
       if (key == "rules_by_run") return read_run_rules(value);
       const bool section = std::any_of(settings_.begin(), settings_.end(),
                                        [&](const Setting& setting) { return setting.key.starts_with(key + "."); });
@@ -90,6 +91,7 @@ class FileReader {
       std::vector<Setting> all = sink_settings(sink);
       each(node, "alerting.sinks", [&](const std::string& name, const YAML::Node& at, const YAML::Node& value) {
         if (name == "headers") return read_headers(value, sink);
+        if (auto* texts = sink_list(sink, name)) return read_texts(name, value, *texts);
         set(all, at, name, value);
       });
       const std::vector<std::string> faults = alerting::validate({sink});
@@ -118,8 +120,51 @@ class FileReader {
     }
   }
 
+  void read_overrides(const YAML::Node& list) {
+    config_.alerts.overrides.clear();
+    if (list.IsNull()) return;
+    if (!list.IsSequence()) fail(list, "alerting.overrides: expected a list");
+    for (const YAML::Node& node : list) {
+      std::vector<Setting> all = override_settings(config_.alerts.overrides.emplace_back());
+      each(node, "alerting.overrides",
+           [&](const std::string& name, const YAML::Node& at, const YAML::Node& value) { set(all, at, name, value); });
+    }
+  }
+
+  // One text, or a list of them.
+  void read_texts(const std::string& key, const YAML::Node& node, std::vector<std::string>& texts) const {
+    if (node.IsScalar()) {
+      texts.push_back(node.Scalar());
+      return;
+    }
+    if (!node.IsSequence()) fail(node, key + ": expected a list of texts");
+    for (const YAML::Node& each_text : node) {
+      if (!each_text.IsScalar()) fail(each_text, key + ": expected a list of texts");
+      texts.push_back(each_text.Scalar());
+    }
+  }
+
+  // A header's value that stands elsewhere: {file: PATH} or {env: NAME}, and perhaps {prefix: "Bearer "}.
+  alerting::Secret read_secret(const std::string& header, const YAML::Node& map) const {
+    alerting::Secret secret;
+    each(map, "headers." + header, [&](const std::string& name, const YAML::Node& at, const YAML::Node& value) {
+      std::string* const field = name == "file"     ? &secret.file
+                                 : name == "env"    ? &secret.env
+                                 : name == "prefix" ? &secret.prefix
+                                                    : nullptr;
+      if (field == nullptr || !value.IsScalar()) fail(at, "headers." + header + ": expected a text, or file, env and prefix");
+      *field = value.Scalar();
+    });
+    if (!secret.set()) fail(map, "headers." + header + ": expected file or env");
+    return secret;
+  }
+
   void read_headers(const YAML::Node& map, alerting::SinkConfig& sink) const {
     each(map, "headers", [&](const std::string& name, const YAML::Node& at, const YAML::Node& value) {
+      if (value.IsMap()) {
+        sink.secret_headers[name] = read_secret(name, value);
+        return;
+      }
       if (!value.IsScalar()) fail(at, "headers." + name + ": expected one value");
       sink.headers[name] = value.Scalar();
     });

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -14,6 +16,7 @@
 #include "server/alerting/alerts_api.h"
 #include "server/alerting/alerts_service.h"
 #include "server/alerting/delivery.h"
+#include "server/alerting/sink_tester.h"
 #include "server/app/alert_log.h"
 #include "server/app/grpc_listener.h"
 #include "server/app/port_file.h"
@@ -73,19 +76,31 @@ struct Server::Impl {
         http(http_options(config), http_sources()),
         store(history::SqliteStore::open(config.data_dir, config.history)),
         delivery(config.sinks, *store, clock, delivery_options(config)),
-        book(config.sinks, [this](const engine::CommitBatch& batch) { delivery.committed(batch); }),
+        book(config.sinks, config.alerts, clock, [this](const engine::CommitBatch& batch) { delivery.committed(batch); }),
+        tester(config.sinks, clock),
+        loaded(load_alerts()),
         engine(engine_options(config), *store, book, clock),
         history(history::make_history_api(*store)),
         alerts(
             *store, [this](const std::string& run) { return store->find_run(run); },
             [this](const std::string& id, const std::string& who, const std::string& comment, auto done) {
               engine.acknowledge(id, who, comment, std::move(done));
-            }),
+            },
+            book, tester),
         grpc(config.grpc_address, config.grpc, config.engine.limits.max_message_bytes(), make_services()),
         alert_log(engine.alert_feed()) {
     delivery.start([this](std::vector<engine::OutboxUpdate> updates) { engine.submit(std::move(updates)); });
+    book.start([this](engine::CommitBatch batch,
+                      std::function<void()> on_durable) { engine.submit(std::move(batch), std::move(on_durable)); },
+               [this](const v1::Alert& alert) { engine.alert_feed().publish(std::make_shared<v1::Alert>(alert)); });
     phase = Phase::kReady;
     announce();
+  }
+
+  // Before the engine: what it finds goes on from there.
+  bool load_alerts() {
+    book.load(*store);
+    return true;
   }
 
   ~Impl() { stop(); }
@@ -130,6 +145,7 @@ struct Server::Impl {
 
   void stop() {
     if (phase.exchange(Phase::kStopping) == Phase::kStopping) return;
+    book.stop();
     flush_alerts();
     delivery.stop();
     engine.stop();
@@ -156,6 +172,8 @@ struct Server::Impl {
   const std::unique_ptr<history::SqliteStore> store;
   alerting::Delivery delivery;
   alerting::AlertBook book;
+  alerting::SinkTester tester;
+  const bool loaded;
   engine::Engine engine;
   const std::unique_ptr<engine::HistoryApi> history;
   alerting::StoredAlerts alerts;

@@ -43,6 +43,8 @@ void add_history_settings(history::StoreOptions& h, std::vector<Setting>& all) {
                      "the oldest ended runs go while the file holds more; 0 = no limit"));
   all.push_back(number("history.keep_attempts", r.keep_attempts, 0, 1'000'000'000'000,
                        "of every run, older attempts than this many keep only summaries; 0 = no limit"));
+  all.push_back(size("history.max_run_size", r.max_run_bytes, 0, 1024 * 1024 * kGiB,
+                     "of every run, the oldest attempts keep only summaries while its chunks hold more; 0 = no limit"));
   all.push_back(
       text("history.pinned", r.pinned, "runs that are never thinned or removed: names with * and ?, separated by commas"));
   all.push_back(duration("history.retention_every", r.every, kSecond, kDay, "how often these limits are looked at"));
@@ -109,6 +111,7 @@ std::vector<Setting> settings(Config& c) {
   add(number("metrics.max_scalers_per_run", c.metrics.max_scalers_per_run, 0, 10'000, "scalers of a run on /metrics"));
   add(duration("metrics.finished_for", c.metrics.finished_for, 0, 365 * kDay, "an ended run stays on /metrics this long"));
 
+  add_alert_settings(c.alerts, all);
   add(duration("alerting.flush", c.alert_flush, 0, 10 * kMinute, "a stopping server waits this long for deliveries"));
   add_rule_settings(e.thresholds, all);
   return all;

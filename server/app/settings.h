@@ -20,8 +20,14 @@ struct Setting {
 // Bound to `config`, which must outlive them. In the order that the help and the example file have.
 std::vector<Setting> settings(Config& config);
 
-// Of one entry of alerting.sinks, but for its headers.
+// Of one entry of alerting.sinks, but for its headers and lists.
 std::vector<Setting> sink_settings(alerting::SinkConfig& sink);
+// Where a key of it that takes a list is kept; null for other keys.
+std::vector<std::string>* sink_list(alerting::SinkConfig& sink, const std::string& key);
+// Of one entry of alerting.overrides.
+std::vector<Setting> override_settings(alerting::AlertOverride& override);
+// alerting.*, but for its lists.
+void add_alert_settings(alerting::BookOptions& options, std::vector<Setting>& all);
 
 // Sets one key; throws ConfigError when there is no such key or the value is not what it expects.
 void apply(std::vector<Setting>& all, const std::string& key, const std::string& value);

@@ -30,6 +30,7 @@ void append(CommitBatch& to, CommitBatch& from) {
   append(to.alerts, from.alerts);
   append(to.outbox, from.outbox);
   append(to.outbox_updates, from.outbox_updates);
+  append(to.silences, from.silences);
 }
 
 double seconds_since(SteadyClock::time_point start) {
@@ -49,6 +50,7 @@ std::size_t CommitBatch::bytes() const {
   for (const auto& row : snapshots) total += kRow + row.state.size();
   for (const auto& row : alerts) total += kRow + row.alert.size();
   for (const auto& row : outbox) total += kRow + row.alert.size();
+  for (const auto& row : silences) total += kRow + row.silence.size();
   return total;
 }
 

@@ -281,7 +281,11 @@ void Engine::acknowledge(const std::string& alert_id, const std::string& who, co
 void Engine::submit(std::vector<OutboxUpdate> updates) {
   CommitBatch batch;
   batch.outbox_updates = std::move(updates);
-  impl_->pipeline.submit({std::move(batch), {}});
+  submit(std::move(batch), {});
+}
+
+void Engine::submit(CommitBatch batch, std::function<void()> on_durable) {
+  impl_->pipeline.submit({std::move(batch), std::move(on_durable)});
 }
 
 std::vector<std::shared_ptr<const v1::GetRunResponse>> Engine::overviews() const {

@@ -120,6 +120,8 @@ class Engine {
 
   // Puts delivery outcomes into a coming commit.
   void submit(std::vector<OutboxUpdate> updates);
+  // The same of what no input of a run caused (time, silences); `on_durable` is called on the committer thread.
+  void submit(CommitBatch batch, std::function<void()> on_durable);
 
   // Newest overview of the runs in memory: GetRunResponse without findings other than the open ones. Cheap.
   [[nodiscard]] std::vector<std::shared_ptr<const v1::GetRunResponse>> overviews() const;

@@ -27,7 +27,7 @@ bool is_change_to_tell(domain::FindingEvent::Change change) {
 
 Run::Run(RunServices services, std::string run_uid, std::string name, std::int64_t created_ms)
     : services_(services),
-      context_{std::move(run_uid), std::move(name), {}},
+      context_{std::move(run_uid), std::move(name), {}, [this](domain::Rank rank) { return place_of(rank); }},
       created_ms_(created_ms),
       thresholds_(services.options.thresholds_of ? services.options.thresholds_of(context_.name) : services.options.thresholds),
       state_(thresholds_),
@@ -36,6 +36,12 @@ Run::Run(RunServices services, std::string run_uid, std::string name, std::int64
   snapshot_ms_ = last_input_ms_;
   since_ms_ = last_input_ms_;
   reported_ms_ = last_input_ms_;
+}
+
+RunContext::Place Run::place_of(domain::Rank rank) const {
+  const auto slot = slots_.find(rank);
+  if (slot == slots_.end()) return {};
+  return {slot->second->hello.host(), slot->second->hello.gpu_uuid()};
 }
 
 std::shared_ptr<const v1::GetRunResponse> Run::overview() const {

@@ -98,6 +98,7 @@ class Run {
   std::vector<domain::FindingEvent> fold_state(const domain::Input& input);
   void close_due(Staged& staged);
   void submit(Staged staged);
+  [[nodiscard]] RunContext::Place place_of(domain::Rank rank) const;
   void stage_overview(CommitBatch& batch);
   void stage_snapshot(CommitBatch& batch);
   void stage_incarnation(const RankSlot& slot, CommitBatch& batch) const;

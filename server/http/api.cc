@@ -87,7 +87,12 @@ std::vector<Route> api_routes(const ApiSources& sources) {
       route("GET", "/api/v1/runs/{run}/attempts/{attempt}", history, &HistoryApi::get_attempt),
       route("GET", "/api/v1/runs/{run}/top", history, &HistoryApi::top_tensors),
       route("GET", "/api/v1/runs/{run}/scaler", history, &HistoryApi::get_scaler_history),
+      route("GET", "/api/v1/runs/{run}/heatmap", history, &HistoryApi::get_heat_map),
       route("GET", "/api/v1/alerts", alerts, &AlertsApi::list_alerts),
+      route("GET", "/api/v1/alerts/get", alerts, &AlertsApi::get_alert),  // ?id=..., for ids hold slashes
+      route("GET", "/api/v1/silences", alerts, &AlertsApi::list_silences),
+      route("POST", "/api/v1/silences", alerts, &AlertsApi::create_silence),
+      route("POST", "/api/v1/silences/{id}/end", alerts, &AlertsApi::end_silence),
       route("POST", "/api/v1/alerts/{id}/acknowledge", alerts, &AlertsApi::acknowledge),
       route("POST", "/api/v1/alerts/acknowledge", alerts, &AlertsApi::acknowledge),  // ?id=..., for ids with slashes
   };

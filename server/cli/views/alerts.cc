@@ -7,6 +7,7 @@
 #include "server/cli/json.h"
 #include "server/cli/paging.h"
 #include "server/cli/text/units.h"
+#include "server/cli/views/alert_views.h"
 #include "server/cli/views/views.h"
 #include "server/cli/words.h"
 
@@ -61,6 +62,7 @@ void print_alert(const v1::Alert& alert, const Screen& screen) {
   for (const auto& line : text::wrap(Screen::name(finding.summary), screen.width > 2 ? screen.width - 2 : 0)) {
     screen.out << "  " << line << '\n';
   }
+  print_quiet(alert, screen);
   if (!alert.comment().empty()) screen.out << "  comment: " << Screen::name(alert.comment()) << '\n';
   print_undelivered(alert, screen);
   screen.out << "  " << screen.paint(Screen::name(alert.id()), text::Style::kDim) << '\n';

@@ -2,6 +2,7 @@
 // them, and delivery is told when that transaction is durable.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -16,6 +17,13 @@ struct RunContext {
   std::string run_uid;
   std::string name;
   std::map<std::string, std::string> labels;
+
+  struct Place {
+    std::string host;
+    std::string gpu_uuid;
+  };
+  // Where a rank runs; empty texts when that is not known. May be empty itself. To be called during stage() only.
+  std::function<Place(domain::Rank)> place_of{};
 };
 
 class AlertOutbox {

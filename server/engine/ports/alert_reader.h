@@ -33,6 +33,8 @@ class AlertReader {
   virtual std::optional<AlertRow> find(const std::string& id) = 0;
   // Of all sinks and transitions of an alert, oldest first; at most 1,000. Empty for an unknown alert.
   virtual std::vector<v1::DeliveryStatus> deliveries(const std::string& id) = 0;
+  // That end at `after_ms` or later, soonest end first.
+  virtual std::vector<SilenceRow> silences(std::int64_t after_ms, std::size_t limit) = 0;
 };
 
 }  // namespace scalewatch::engine

@@ -102,7 +102,7 @@ struct SnapshotRow {
   std::string state;
 };
 
-// Insert or replace by id.
+// Insert, or replace by id what was not changed later.
 struct AlertRow {
   std::string id;  // run_uid + "/" + finding id
   std::string run_uid;
@@ -122,6 +122,13 @@ struct OutboxRow {
   std::string transition;
   std::int64_t created_ms = 0;
   std::string alert;  // serialized scalewatch.v1.Alert as it was then
+};
+
+// Insert or replace by id.
+struct SilenceRow {
+  std::string id;
+  std::int64_t ends_ms = 0;
+  std::string silence;  // serialized scalewatch.v1.Silence
 };
 
 // Outcome of a delivery.
@@ -145,10 +152,11 @@ struct CommitBatch {
   std::vector<AlertRow> alerts;
   std::vector<OutboxRow> outbox;
   std::vector<OutboxUpdate> outbox_updates;
+  std::vector<SilenceRow> silences{};
 
   [[nodiscard]] bool empty() const {
     return runs.empty() && incarnations.empty() && tables.empty() && reports.empty() && inputs.empty() && snapshots.empty() &&
-           alerts.empty() && outbox.empty() && outbox_updates.empty();
+           alerts.empty() && outbox.empty() && outbox_updates.empty() && silences.empty();
   }
   [[nodiscard]] std::size_t bytes() const;  // rough size of the payloads
 };

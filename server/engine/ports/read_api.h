@@ -45,6 +45,13 @@ class AlertsApi {
   virtual Status list_alerts(const v1::ListAlertsRequest& request, v1::ListAlertsResponse& response) = 0;
   // Blocks until the acknowledgement is durable (a commit's delay).
   virtual Status acknowledge(const v1::AcknowledgeAlertRequest& request, v1::AcknowledgeAlertResponse& response) = 0;
+  virtual Status get_alert(const v1::GetAlertRequest& request, v1::GetAlertResponse& response) = 0;
+  // These two block until the silence is durable.
+  virtual Status create_silence(const v1::CreateSilenceRequest& request, v1::CreateSilenceResponse& response) = 0;
+  virtual Status end_silence(const v1::EndSilenceRequest& request, v1::EndSilenceResponse& response) = 0;
+  virtual Status list_silences(const v1::ListSilencesRequest& request, v1::ListSilencesResponse& response) = 0;
+  // Blocks until every sink has answered, or its time-out.
+  virtual Status test_sinks(const v1::TestSinksRequest& request, v1::TestSinksResponse& response) = 0;
 };
 
 }  // namespace scalewatch::engine

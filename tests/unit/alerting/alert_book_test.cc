@@ -14,21 +14,35 @@ namespace {
 using Change = domain::FindingEvent::Change;
 using domain::Severity;
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
+
+constexpr std::int64_t kMinute = 60'000;
 
 SinkConfig sink(const std::string& name, Severity min_severity) {
   SinkConfig config;
   config.name = name;
+  config.type = "webhook";
+  config.group = true;
   config.min_severity = min_severity;
   return config;
 }
 
+domain::Finding finding(const std::string& rule, Severity severity, const std::string& subject = "") {
+  domain::Finding out = sample_finding(severity);
+  out.id = rule + "/" + subject + "/1.40";
+  out.rule = rule;
+  out.subject = subject;
+  return out;
+}
+
+// Programs are told in the same transaction.
 class AlertBookTest : public testing::Test {
  protected:
   // "sink transition" of what the event owes to sinks.
-  std::vector<std::string> owed(Change change, Severity severity) {
+  static std::vector<std::string> owed(AlertBook& book, Change change, Severity severity) {
     engine::CommitBatch batch;
-    book_.stage(sample_run(), {{change, sample_finding(severity)}}, batch);
+    book.stage(sample_run(), {{change, sample_finding(severity)}}, batch);
     std::vector<std::string> out;
     for (const auto& row : batch.outbox) {
       EXPECT_EQ(row.key, row.alert_id + "/" + row.transition);
@@ -37,21 +51,26 @@ class AlertBookTest : public testing::Test {
     }
     return out;
   }
-  v1::Alert staged(Change change, const domain::Finding& finding) { return sample_alert(change, finding); }
+  std::unique_ptr<AlertBook> book() {
+    return std::make_unique<AlertBook>(
+        each_alone({sink("all", Severity::kInfo), sink("chat", Severity::kWarning), sink("pager", Severity::kCritical)}),
+        BookOptions{}, clock_, nullptr);
+  }
 
-  AlertBook book_{{sink("all", Severity::kInfo), sink("chat", Severity::kWarning), sink("pager", Severity::kCritical)},
-                  nullptr};
+  TestClock clock_;
 };
 
 TEST_F(AlertBookTest, OpeningFiresToSinksAtOrUnderItsSeverity) {
-  EXPECT_THAT(owed(Change::kOpened, Severity::kInfo), ElementsAre("all firing"));
-  EXPECT_THAT(owed(Change::kOpened, Severity::kWarning), ElementsAre("all firing", "chat firing"));
-  EXPECT_THAT(owed(Change::kOpened, Severity::kCritical), ElementsAre("all firing", "chat firing", "pager firing"));
+  EXPECT_THAT(owed(*book(), Change::kOpened, Severity::kInfo), ElementsAre("all firing"));
+  EXPECT_THAT(owed(*book(), Change::kOpened, Severity::kWarning), ElementsAre("all firing", "chat firing"));
+  EXPECT_THAT(owed(*book(), Change::kOpened, Severity::kCritical), ElementsAre("all firing", "chat firing", "pager firing"));
 }
 
 TEST_F(AlertBookTest, EscalationIsTheFirstFiringForASinkThatItReaches) {
-  EXPECT_THAT(owed(Change::kEscalated, Severity::kWarning), ElementsAre("all escalated:warning", "chat firing"));
-  EXPECT_THAT(owed(Change::kEscalated, Severity::kCritical),
+  const auto one = book();
+  owed(*one, Change::kOpened, Severity::kInfo);
+  EXPECT_THAT(owed(*one, Change::kEscalated, Severity::kWarning), ElementsAre("all escalated:warning", "chat firing"));
+  EXPECT_THAT(owed(*one, Change::kEscalated, Severity::kCritical),
               ElementsAre("all escalated:critical", "chat escalated:critical", "pager firing"));
 }
 
@@ -59,31 +78,36 @@ TEST_F(AlertBookTest, ResolveGoesExactlyToThoseThatWereSentAFiring) {
   // Every life that findings can have: opens at one severity, rises one at a time, resolves.
   for (const auto opened : {Severity::kInfo, Severity::kWarning, Severity::kCritical}) {
     for (auto last = opened; last <= Severity::kCritical; last = Severity{static_cast<std::uint8_t>(int(last) + 1)}) {
+      const auto one = book();
       std::multiset<std::string> fired;
       const auto take = [&](const std::vector<std::string>& rows) {
         for (const auto& row : rows) {
           if (row.ends_with(" firing")) fired.insert(row.substr(0, row.find(' ')));
         }
       };
-      take(owed(Change::kOpened, opened));
+      take(owed(*one, Change::kOpened, opened));
       for (int severity = int(opened) + 1; severity <= int(last); ++severity) {
-        take(owed(Change::kEscalated, Severity{static_cast<std::uint8_t>(severity)}));
+        take(owed(*one, Change::kEscalated, Severity{static_cast<std::uint8_t>(severity)}));
       }
       std::multiset<std::string> resolved;
-      for (const auto& row : owed(Change::kResolved, last)) resolved.insert(row.substr(0, row.find(' ')));
+      for (const auto& row : owed(*one, Change::kResolved, last)) resolved.insert(row.substr(0, row.find(' ')));
       EXPECT_EQ(fired, resolved) << "opened " << int(opened) << ", last " << int(last);
     }
   }
 }
 
-TEST_F(AlertBookTest, UpdatesAndAcknowledgementsChangeTheRowOnly) {
-  EXPECT_THAT(owed(Change::kUpdated, Severity::kCritical), IsEmpty());
-  EXPECT_THAT(owed(Change::kAcknowledged, Severity::kCritical), IsEmpty());
+TEST_F(AlertBookTest, UpdatesAndAcknowledgementsTellNobody) {
+  const auto one = book();
+  owed(*one, Change::kOpened, Severity::kCritical);
+  EXPECT_THAT(owed(*one, Change::kUpdated, Severity::kCritical), IsEmpty());
+  EXPECT_THAT(owed(*one, Change::kAcknowledged, Severity::kCritical), IsEmpty());
+  // A client that sends the cause again after a crash opens it again: nobody hears of that.
+  EXPECT_THAT(owed(*one, Change::kOpened, Severity::kCritical), IsEmpty());
 }
 
 TEST_F(AlertBookTest, RowFollowsTheFindingsLife) {
   domain::Finding finding = sample_finding(Severity::kCritical);
-  v1::Alert alert = staged(Change::kOpened, finding);
+  v1::Alert alert = sample_alert(Change::kOpened, finding);
   EXPECT_EQ(alert.state(), v1::ALERT_STATE_FIRING);
   EXPECT_EQ(alert.run(), "digits");
   EXPECT_EQ(alert.labels().at("team"), "vision");
@@ -93,29 +117,273 @@ TEST_F(AlertBookTest, RowFollowsTheFindingsLife) {
   finding.acknowledged_by = "on-call";
   finding.acknowledge_comment = "on it";
   finding.acknowledged_time = finding.last_time + 10;
-  alert = staged(Change::kAcknowledged, finding);
+  alert = sample_alert(Change::kAcknowledged, finding);
   EXPECT_EQ(alert.state(), v1::ALERT_STATE_ACKNOWLEDGED);
   EXPECT_EQ(alert.comment(), "on it");
-  EXPECT_EQ(staged(Change::kUpdated, finding).state(), v1::ALERT_STATE_ACKNOWLEDGED);
+  EXPECT_EQ(sample_alert(Change::kUpdated, finding).state(), v1::ALERT_STATE_ACKNOWLEDGED);
 
   finding.open = false;
-  alert = staged(Change::kResolved, finding);
+  alert = sample_alert(Change::kResolved, finding);
   EXPECT_EQ(alert.state(), v1::ALERT_STATE_RESOLVED);
   EXPECT_EQ(alert.resolved_ms(), finding.last_time);
   EXPECT_EQ(alert.acknowledged_by(), "on-call");
 }
 
-TEST_F(AlertBookTest, SameEventsGiveTheSameBytes) {
-  engine::RunContext run = sample_run();
-  for (int i = 0; i < 32; ++i) run.labels["label" + std::to_string(i)] = "v";
-  const std::vector<domain::FindingEvent> events{{Change::kOpened, sample_finding(Severity::kCritical)}};
-  engine::CommitBatch first;
-  engine::CommitBatch second;
-  book_.stage(run, events, first);
-  AlertBook({sink("all", Severity::kInfo)}, nullptr).stage(run, events, second);
-  EXPECT_EQ(first.alerts.at(0).alert, second.alerts.at(0).alert);
-  EXPECT_EQ(first.outbox.at(0).key, second.outbox.at(0).key);
-  EXPECT_EQ(first.alerts.at(0).changed_ms, 1'700'000'001'500);
+// A book as the server runs it, for people; what it would submit is taken by hand.
+class PagingTest : public testing::Test {
+ protected:
+  void begin(const std::vector<SinkConfig>& sinks = {sink("oncall", Severity::kWarning)}) {
+    book_ = std::make_unique<AlertBook>(sinks, options_, clock_, nullptr);
+  }
+  void stage(const std::vector<domain::FindingEvent>& events, const engine::RunContext& run = sample_run()) {
+    engine::CommitBatch batch;
+    book_->stage(run, events, batch);
+    take(batch);
+  }
+  void open(const std::string& rule, Severity severity = Severity::kWarning, const std::string& subject = "") {
+    stage({{Change::kOpened, finding(rule, severity, subject)}});
+  }
+  void resolve(const std::string& rule, const std::string& subject = "") {
+    stage({{Change::kResolved, finding(rule, Severity::kWarning, subject)}});
+  }
+  // Moves time on, step by step, and returns the pages since the last call, as "rule transition".
+  std::vector<std::string> pages_for(std::int64_t ms, std::int64_t step = 100) {
+    for (const std::int64_t end = clock_.now + ms; clock_.now < end;) {
+      clock_.now = std::min(end, clock_.now + step);
+      engine::CommitBatch batch;
+      std::vector<v1::Alert> changed;
+      book_->turn(batch, changed);
+      take(batch);
+    }
+    return std::exchange(pages_, {});
+  }
+  void take(const engine::CommitBatch& batch) {
+    for (const auto& row : batch.alerts) {
+      auto& stored = rows_[row.id];
+      EXPECT_GE(row.changed_ms, stored.changed_ms) << row.id;
+      stored = row;
+    }
+    for (const auto& row : batch.silences) silences_[row.id] = row;
+    for (const auto& row : batch.outbox) {
+      EXPECT_TRUE(keys_.insert(row.key + " " + row.sink).second) << row.key << " is used twice";
+      EXPECT_TRUE(last_.ParseFromString(row.alert));
+      pages_.push_back(last_.finding().rule() + " " + row.transition);
+    }
+  }
+  v1::Alert alert(const std::string& rule, const std::string& subject = "") {
+    v1::Alert out;
+    EXPECT_TRUE(out.ParseFromString(rows_["uid1/" + finding(rule, Severity::kInfo, subject).id].alert));
+    return out;
+  }
+  std::string silence(const std::string& matcher, std::int64_t ms) {
+    v1::CreateSilenceRequest request;
+    request.add_matchers(matcher);
+    request.set_duration_ms(ms);
+    request.set_who("ada");
+    request.set_reason("known");
+    engine::CommitBatch batch;
+    std::uint32_t alerts = 0;
+    const std::string id = book_->stage_silence(request, batch, alerts).id();
+    take(batch);
+    return id;
+  }
+  // As the next server would find it.
+  void restart() {
+    struct Reader : engine::AlertReader {
+      std::vector<engine::AlertRow> list(const Filter& filter, const std::optional<Cursor>& after, std::size_t) override {
+        std::vector<engine::AlertRow> out;
+        for (const auto& row : rows) {
+          if (!after && std::count(filter.states.begin(), filter.states.end(), row.state) > 0) out.push_back(row);
+        }
+        return out;
+      }
+      std::optional<engine::AlertRow> find(const std::string&) override { return std::nullopt; }
+      std::vector<v1::DeliveryStatus> deliveries(const std::string&) override { return {}; }
+      std::vector<engine::SilenceRow> silences(std::int64_t, std::size_t) override { return silence_rows; }
+      std::vector<engine::AlertRow> rows;
+      std::vector<engine::SilenceRow> silence_rows;
+    } reader;
+    for (const auto& [id, row] : rows_) reader.rows.push_back(row);
+    for (const auto& [id, row] : silences_) reader.silence_rows.push_back(row);
+    begin();
+    book_->load(reader);
+  }
+
+  TestClock clock_;
+  BookOptions options_;
+  std::unique_ptr<AlertBook> book_;
+  std::vector<std::string> pages_;
+  std::map<std::string, engine::AlertRow> rows_;
+  std::map<std::string, engine::SilenceRow> silences_;
+  std::set<std::string> keys_;
+  v1::Alert last_;  // of the newest page
+};
+
+TEST_F(PagingTest, AWaveIsOnePageThatBeginsWithTheWorst) {
+  begin();
+  for (int i = 0; i < 399; ++i) open("NonFiniteGradient", Severity::kWarning, "layers." + std::to_string(i));
+  auto blamed = finding("NonFiniteActivation", Severity::kCritical);
+  blamed.blame.emplace().tensor = "layers.3";
+  stage({{Change::kOpened, blamed}});
+  EXPECT_THAT(pages_for(1000), ElementsAre("NonFiniteActivation firing"));
+  EXPECT_EQ(last_.finding().blame().tensor(), "layers.3");
+  EXPECT_EQ(last_.grouped_total(), 399U);
+  EXPECT_EQ(last_.grouped_size(), 20);
+  EXPECT_THAT(pages_for(kMinute), IsEmpty());
+}
+
+TEST_F(PagingTest, ASilencedAlertLivesOnPagesNobodyAndPagesWhenItEnds) {
+  begin();
+  silence("rule=~\"Scale.*\"", 10 * kMinute);
+  open("ScaleCollapse");
+  EXPECT_THAT(pages_for(5 * kMinute, 1000), IsEmpty());
+  EXPECT_EQ(alert("ScaleCollapse").state(), v1::ALERT_STATE_SILENCED);
+  EXPECT_EQ(alert("ScaleCollapse").silence().reason(), "known");
+  stage({{Change::kEscalated, finding("ScaleCollapse", Severity::kCritical)}});
+  EXPECT_THAT(pages_for(kMinute, 1000), IsEmpty());
+  restart();
+  EXPECT_THAT(pages_for(kMinute, 1000), IsEmpty());
+  EXPECT_THAT(pages_for(5 * kMinute, 1000), ElementsAre("ScaleCollapse firing"));
+  const v1::Alert told = alert("ScaleCollapse");
+  EXPECT_EQ(told.state(), v1::ALERT_STATE_FIRING);
+  EXPECT_FALSE(told.has_silence());
+  std::vector<std::string> trail;
+  for (const auto& entry : told.trail()) trail.push_back(entry.who() + "|" + entry.what());
+  EXPECT_THAT(trail,
+              ElementsAre("|opened as warning", HasSubstr("ada|silenced until"), "|now critical", "|no longer silenced"));
+}
+
+TEST_F(PagingTest, ASilenceThatIsEndedPagesWhatStillFiresAgain) {
+  begin();
+  open("ScaleCollapse");
+  open("LossSpike");
+  EXPECT_THAT(pages_for(kMinute, 1000), ElementsAre(HasSubstr("firing")));
+  const std::string id = silence("team=vision", 60 * kMinute);
+  EXPECT_THAT(pages_for(kMinute, 1000), IsEmpty());
+  resolve("LossSpike");  // whoever was told of it hears of its end, silence or not
+  EXPECT_THAT(pages_for(kMinute, 1000), ElementsAre("LossSpike resolved"));
+  engine::CommitBatch batch;
+  book_->stage_unsilence(id, "bob", batch);
+  EXPECT_THAT(pages_for(kMinute, 1000), ElementsAre("ScaleCollapse repeated:2"));
+  EXPECT_THROW(book_->stage_unsilence(id, "bob", batch), std::logic_error);
+  EXPECT_THROW(book_->stage_unsilence("x", "bob", batch), std::out_of_range);
+}
+
+TEST_F(PagingTest, BadWeightsSilenceWhatFollowsFromThem) {
+  begin();
+  stage({{Change::kOpened, finding("NonFiniteLoss", Severity::kCritical)},
+         {Change::kOpened, finding("NonFiniteWeights", Severity::kCritical)},
+         {Change::kOpened, finding("RankLost", Severity::kCritical)}});
+  pages_for(1000);
+  EXPECT_EQ(last_.grouped_total(), 1U);  // the weights and the lost rank
+  EXPECT_EQ(alert("NonFiniteLoss").state(), v1::ALERT_STATE_SILENCED);
+  EXPECT_EQ(alert("NonFiniteLoss").inhibited_by(), "uid1/NonFiniteWeights//1.40");
+  open("ScaleCollapse");
+  EXPECT_THAT(pages_for(kMinute, 1000), IsEmpty());
+  resolve("NonFiniteWeights");
+  resolve("NonFiniteLoss");
+  EXPECT_THAT(pages_for(kMinute, 1000), ElementsAre("NonFiniteWeights resolved", "ScaleCollapse firing"));
+}
+
+TEST_F(PagingTest, RepeatsUntilSomebodyIsOnItAndRisesAnyhow) {
+  begin();
+  open("ScaleDrift");
+  EXPECT_THAT(pages_for(3 * 60 * kMinute, kMinute), ElementsAre("ScaleDrift firing"));
+  EXPECT_THAT(pages_for(6 * 60 * kMinute, kMinute), ElementsAre("ScaleDrift repeated:2", "ScaleDrift repeated:3"));
+  auto taken = finding("ScaleDrift", Severity::kWarning);
+  taken.acknowledged_by = "ada";
+  taken.acknowledged_time = clock_.now;
+  stage({{Change::kAcknowledged, taken}});
+  EXPECT_THAT(pages_for(24 * 60 * kMinute, kMinute), IsEmpty());
+  taken.severity = Severity::kCritical;
+  stage({{Change::kEscalated, taken}});
+  EXPECT_THAT(pages_for(kMinute, 1000), ElementsAre("ScaleDrift escalated:critical"));
+  EXPECT_EQ(alert("ScaleDrift").trail(1).who(), "ada");
+}
+
+TEST_F(PagingTest, BeyondTenPagesAMinuteThereIsOneDigest) {
+  begin();
+  const auto run = [](int i) {
+    engine::RunContext out = sample_run();
+    out.run_uid = "uid" + std::to_string(100 + i);
+    return out;
+  };
+  for (int i = 0; i < 50; ++i) stage({{Change::kOpened, finding("RankLost", Severity::kCritical)}}, run(i));
+  EXPECT_EQ(pages_for(30'000).size(), 10U);
+  // One that comes and goes meanwhile is not forgotten.
+  stage({{Change::kOpened, finding("LossSpike", Severity::kWarning)}}, run(50));
+  pages_for(1000);
+  stage({{Change::kResolved, finding("LossSpike", Severity::kWarning)}}, run(50));
+  EXPECT_THAT(pages_for(kMinute), ElementsAre("RankLost digest:1"));
+  EXPECT_EQ(last_.grouped_total(), 40U);
+  EXPECT_THAT(pages_for(kMinute), IsEmpty());
+  for (int i = 0; i < 50; ++i) stage({{Change::kResolved, finding("RankLost", Severity::kCritical)}}, run(i));
+  EXPECT_EQ(pages_for(kMinute).size(), 50U);  // whoever was told hears of every end
+}
+
+TEST_F(PagingTest, OneThatFlapsIsHeldBack) {
+  begin();
+  for (int i = 0; i < 5; ++i) {
+    open("ScaleStuck", Severity::kWarning, "s" + std::to_string(i));
+    auto again = finding("ScaleStuck", Severity::kWarning);
+    again.id = "again" + std::to_string(i);
+    stage({{Change::kOpened, again}});
+    EXPECT_THAT(pages_for(1000), ElementsAre("ScaleStuck firing"));
+    stage({{Change::kResolved, again}});
+    pages_for(1000);
+  }
+  auto held = finding("ScaleStuck", Severity::kWarning);
+  held.id = "held";
+  stage({{Change::kOpened, held}});
+  EXPECT_THAT(pages_for(4 * kMinute, 1000), IsEmpty());
+  v1::Alert alert;
+  alert.ParseFromString(rows_["uid1/held"].alert);
+  EXPECT_EQ(alert.state(), v1::ALERT_STATE_PENDING);
+  EXPECT_THAT(pages_for(2 * kMinute, 1000), ElementsAre("ScaleStuck firing"));
+}
+
+TEST_F(PagingTest, OverridesBindToRunsAndRules) {
+  options_.overrides = {
+      {.runs = "dig*", .rules = "Scale*", .page = false, .min_severity = {}, .hold = {}, .repeat = {}},
+      {.runs = "*", .rules = "ScaleDrift", .page = true, .min_severity = {}, .hold = std::chrono::minutes(2), .repeat = {}},
+      {.runs = "other", .rules = "*", .page = false, .min_severity = {}, .hold = {}, .repeat = {}}};
+  begin();
+  open("ScaleCollapse", Severity::kCritical);
+  open("ScaleDrift");
+  EXPECT_THAT(pages_for(kMinute, 1000), IsEmpty());
+  EXPECT_THAT(pages_for(2 * kMinute, 1000), ElementsAre("ScaleDrift firing"));
+  EXPECT_EQ(last_.grouped_total(), 0U);
+}
+
+TEST_F(PagingTest, WhatWasOwedBeforeARestartIsToldAfterItOnce) {
+  begin();
+  open("RankLost");
+  restart();  // within the group's wait
+  EXPECT_THAT(pages_for(1000), ElementsAre("RankLost firing"));
+  restart();
+  open("RankLost");  // the client sends the cause again
+  EXPECT_THAT(pages_for(kMinute, 1000), IsEmpty());
+  resolve("RankLost");
+  EXPECT_THAT(pages_for(1000), ElementsAre("RankLost resolved"));
+}
+
+TEST_F(PagingTest, ASinkTakesOnlyWhatItsMatchersTake) {
+  SinkConfig config = sink("oncall", Severity::kInfo);
+  config.match = {"team=~\"vis.*\"", "rule!=LossSpike"};
+  begin({config});
+  open("LossSpike", Severity::kCritical);
+  open("RankLost");
+  EXPECT_THAT(pages_for(1000), ElementsAre("RankLost firing"));
+}
+
+TEST_F(PagingTest, SilencesThatSayTooLittleAreRefused) {
+  begin();
+  for (const std::string bad : {"", "rule", "=x", "rule=~\"(\"", "rule=\"a", "rule!=x", "team=~\".*\"", "rule=\x01"}) {
+    EXPECT_THROW(silence(bad, kMinute), std::invalid_argument) << bad;
+  }
+  EXPECT_THROW(silence("rule=x", 10), std::invalid_argument);
+  EXPECT_THAT(silence("rule = \"a\\\"b\"", kMinute), testing::Not(IsEmpty()));
+  EXPECT_EQ(book_->silences(false).at(0).matchers(0), "rule=\"a\\\"b\"");
 }
 
 }  // namespace

@@ -53,6 +53,7 @@ class MemoryAlerts : public engine::AlertReader {
     status.set_key(id + "/firing");
     return {status};
   }
+  std::vector<engine::SilenceRow> silences(std::int64_t, std::size_t) override { return {}; }
 };
 
 class AlertsApiTest : public testing::Test {
@@ -66,7 +67,7 @@ class AlertsApiTest : public testing::Test {
       domain::Finding finding = sample_finding(severity);
       finding.id = id;
       engine::CommitBatch batch;
-      AlertBook({}, nullptr).stage(sample_run(), {{domain::FindingEvent::Change::kOpened, finding}}, batch);
+      AlertBook({}, {}, clock_, nullptr).stage(sample_run(), {{domain::FindingEvent::Change::kOpened, finding}}, batch);
       batch.alerts[0].state = state;
       reader_.rows.push_back(batch.alerts[0]);
     }
@@ -84,6 +85,9 @@ class AlertsApiTest : public testing::Test {
     return response;
   }
 
+  TestClock clock_;
+  AlertBook book_{{}, {}, clock_, nullptr};
+  SinkTester tester_{{}, clock_};
   MemoryAlerts reader_;
   std::function<void(const std::string&, std::function<void(const std::string&, bool)>)> on_acknowledge_ =
       [](const auto&, const auto& done) { done("", false); };
@@ -96,6 +100,8 @@ class AlertsApiTest : public testing::Test {
         return row;
       },
       [this](const std::string& id, const std::string&, const std::string&, auto done) { on_acknowledge_(id, done); },
+      book_,
+      tester_,
       std::chrono::milliseconds(50)};
 };
 

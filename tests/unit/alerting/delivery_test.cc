@@ -164,7 +164,8 @@ class DeliveryTest : public testing::Test {
     finding.id = id;
     finding.subject = id;
     engine::CommitBatch batch;
-    AlertBook(sinks_, nullptr).stage(sample_run(), {{change, finding}}, batch);
+    if (!book_) book_ = std::make_unique<AlertBook>(each_alone(sinks_), BookOptions{}, clock_, nullptr);
+    book_->stage(sample_run(), {{change, finding}}, batch);
     commit(batch);
     return "uid1/" + id;
   }
@@ -178,6 +179,7 @@ class DeliveryTest : public testing::Test {
   RealClock clock_;
   DeliveryOptions options_;
   std::vector<SinkConfig> sinks_;
+  std::unique_ptr<AlertBook> book_;
   std::unique_ptr<Delivery> delivery_;
   std::atomic<bool> keep_outcomes_{false};
   std::mutex mutex_;

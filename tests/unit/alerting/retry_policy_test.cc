@@ -49,6 +49,7 @@ TEST(FailureText, IsOneBoundedPrintableLine) {
   HttpResponse response;
   response.error = "Could not connect";
   EXPECT_EQ(failure_text(response), "Could not connect");
+  response.error.clear();
   response.status = 500;
   response.body = "no\r\nway \xff" + std::string(1000, 'x');
   EXPECT_EQ(failure_text(response).substr(0, 21), "HTTP 500: no  way ?xx");

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "server/alerting/alert_book.h"
 #include "server/domain/finding.h"
@@ -31,11 +33,29 @@ inline engine::RunContext sample_run() {
   return {"uid1", "digits", {{"team", "vision"}}};
 }
 
+// Time that the test moves; both clocks together.
+class TestClock : public engine::Clock {
+ public:
+  [[nodiscard]] std::int64_t wall_ms() const override { return now; }
+  [[nodiscard]] std::int64_t steady_ms() const override { return now; }
+  std::int64_t now = 1'700'000'002'000;
+};
+
+// The sinks as programs: every alert on its own, at once.
+inline std::vector<SinkConfig> each_alone(std::vector<SinkConfig> sinks) {
+  for (SinkConfig& sink : sinks) {
+    sink.group = false;
+    sink.pages_per_minute = 0;
+  }
+  return sinks;
+}
+
 // The alert of a transition, as the book makes it.
 inline v1::Alert sample_alert(domain::FindingEvent::Change change, const domain::Finding& finding,
                               const engine::RunContext& run = sample_run()) {
   engine::CommitBatch batch;
-  AlertBook({}, nullptr).stage(run, {{change, finding}}, batch);
+  TestClock clock;
+  AlertBook({}, {}, clock, nullptr).stage(run, {{change, finding}}, batch);
   v1::Alert alert;
   alert.ParseFromString(batch.alerts.at(0).alert);
   return alert;

@@ -32,9 +32,9 @@ TEST(SinkConfig, GoodOnesHaveNoFaults) {
 
 TEST(SinkConfig, UnknownTypeListsKnownOnes) {
   SinkConfig config = good();
-  config.type = "pagerduty";
-  EXPECT_THAT(validate({config}), ElementsAre(AllOf(HasSubstr("'pager'"), HasSubstr("'pagerduty'"), HasSubstr("webhook"),
-                                                    HasSubstr("alertmanager"))));
+  config.type = "pigeon";
+  EXPECT_THAT(validate({config}),
+              ElementsAre(AllOf(HasSubstr("'pager'"), HasSubstr("'pigeon'"), HasSubstr("webhook"), HasSubstr("alertmanager"))));
 }
 
 TEST(SinkConfig, BadAddressesSayWhatIsExpected) {

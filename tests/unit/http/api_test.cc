@@ -55,6 +55,22 @@ TEST_F(ApiTest, EveryRouteReachesItsRpc) {
   EXPECT_EQ(client.get("/api/v1/runs/r/top?by=headroom&limit=5").status, 200u);
   EXPECT_EQ(history.top_request.by(), v1::TopTensorsRequest::BY_HEADROOM);
 
+  EXPECT_EQ(client.get("/api/v1/runs/r/heatmap?by=non_finite&tensor_contains=qkv&first=5&max_columns=80").status, 200u);
+  EXPECT_EQ(history.heat_map_request.tensor_contains(), "qkv");
+  EXPECT_EQ(history.heat_map_request.range().first(), 5u);
+
+  EXPECT_EQ(client.get("/api/v1/alerts/get?id=uid1%2FRule%2F%2F1.40").body.find("uid1/Rule//1.40") != std::string::npos, true);
+  EXPECT_EQ(client.get("/api/v1/silences?ended=true").status, 200u);
+  EXPECT_TRUE(alerts.silences_request.ended());
+  EXPECT_EQ(
+      client.post("/api/v1/silences", R"({"matchers": ["run=\"a\""], "duration_ms": "60000", "who": "ada", "reason": "known"})")
+          .status,
+      200u);
+  EXPECT_EQ(alerts.silence_request.matchers(0), "run=\"a\"");
+  EXPECT_EQ(alerts.silence_request.duration_ms(), 60'000);
+  EXPECT_EQ(client.post("/api/v1/silences/abc/end", R"({"who": "ada"})").status, 200u);
+  EXPECT_EQ(alerts.end_request.id(), "abc");
+
   EXPECT_EQ(client.get("/api/v1/runs/r/scaler?scaler=1").status, 200u);
   EXPECT_EQ(history.scaler_request.scaler(), 1u);
 

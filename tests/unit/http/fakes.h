@@ -29,6 +29,7 @@ struct FakeHistory : engine::HistoryApi {
   v1::GetAttemptRequest attempt_request;
   v1::TopTensorsRequest top_request;
   v1::GetScalerHistoryRequest scaler_request;
+  v1::GetHeatMapRequest heat_map_request;
 
   engine::Status list_runs(const v1::ListRunsRequest& request, v1::ListRunsResponse& response) override {
     if (before) before();
@@ -54,7 +55,10 @@ struct FakeHistory : engine::HistoryApi {
     attempt_request = request;
     return status;
   }
-  engine::Status get_heat_map(const v1::GetHeatMapRequest&, v1::GetHeatMapResponse&) override { return status; }
+  engine::Status get_heat_map(const v1::GetHeatMapRequest& request, v1::GetHeatMapResponse&) override {
+    heat_map_request = request;
+    return status;
+  }
   engine::Status top_tensors(const v1::TopTensorsRequest& request, v1::TopTensorsResponse&) override {
     top_request = request;
     return status;
@@ -69,6 +73,10 @@ struct FakeAlerts : engine::AlertsApi {
   engine::Status status;
   v1::ListAlertsRequest list_request;
   v1::AcknowledgeAlertRequest acknowledge_request;
+  v1::CreateSilenceRequest silence_request;
+  v1::EndSilenceRequest end_request;
+  v1::ListSilencesRequest silences_request;
+  v1::TestSinksRequest test_request;
 
   engine::Status list_alerts(const v1::ListAlertsRequest& request, v1::ListAlertsResponse&) override {
     list_request = request;
@@ -77,6 +85,26 @@ struct FakeAlerts : engine::AlertsApi {
   engine::Status acknowledge(const v1::AcknowledgeAlertRequest& request, v1::AcknowledgeAlertResponse& response) override {
     acknowledge_request = request;
     response.mutable_alert()->set_id(request.id());
+    return status;
+  }
+  engine::Status get_alert(const v1::GetAlertRequest& request, v1::GetAlertResponse& response) override {
+    response.mutable_alert()->set_id(request.id());
+    return status;
+  }
+  engine::Status create_silence(const v1::CreateSilenceRequest& request, v1::CreateSilenceResponse&) override {
+    silence_request = request;
+    return status;
+  }
+  engine::Status end_silence(const v1::EndSilenceRequest& request, v1::EndSilenceResponse&) override {
+    end_request = request;
+    return status;
+  }
+  engine::Status list_silences(const v1::ListSilencesRequest& request, v1::ListSilencesResponse&) override {
+    silences_request = request;
+    return status;
+  }
+  engine::Status test_sinks(const v1::TestSinksRequest& request, v1::TestSinksResponse&) override {
+    test_request = request;
     return status;
   }
 };

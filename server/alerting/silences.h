@@ -1,0 +1,53 @@
+// The silences there are. Not thread-safe: the alert book guards it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "scalewatch/v1/alerts.pb.h"
+#include "server/alerting/matchers.h"
+#include "server/engine/ports/history_store.h"
+
+namespace scalewatch::alerting {
+
+class Silences {
+ public:
+  static constexpr std::size_t kMax = 1000;                      // that have not ended
+  static constexpr std::int64_t kKeptMs = 7LL * 24 * 3'600'000;  // after its end one can still be listed
+  static constexpr std::int64_t kMaxMs = 366LL * 24 * 3'600'000;
+
+  // What a request asks for, checked; throws std::invalid_argument.
+  static v1::Silence checked(const v1::CreateSilenceRequest& request, std::int64_t now_ms);
+
+  // Of the store; what can't be read is left out, and logged. Also replaces one of the same id.
+  void load(const engine::SilenceRow& row);
+  void put(v1::Silence silence);
+  [[nodiscard]] bool full(std::int64_t now_ms) const;
+  // Forgets those that ended kKeptMs ago and more.
+  void prune(std::int64_t now_ms);
+
+  // Null for an unknown id.
+  [[nodiscard]] const v1::Silence* find(const std::string& id) const;
+  // Of those that are in force and match, the one that ends last; null when there is none.
+  [[nodiscard]] const v1::Silence* that_silences(const v1::Alert& alert, std::int64_t now_ms) const;
+  // Whether the silence of that id takes the alert, in force or not.
+  [[nodiscard]] bool takes(const std::string& id, const v1::Alert& alert) const;
+  // Soonest end first. ended: also those that are over.
+  [[nodiscard]] std::vector<v1::Silence> list(std::int64_t now_ms, bool ended) const;
+  // When the next one ends; absent when none is in force.
+  [[nodiscard]] std::optional<std::int64_t> next_end(std::int64_t now_ms) const;
+
+  static engine::SilenceRow row(const v1::Silence& silence);
+
+ private:
+  struct Entry {
+    v1::Silence silence;
+    Matchers matchers;
+  };
+  std::map<std::string, Entry> entries_;
+};
+
+}  // namespace scalewatch::alerting

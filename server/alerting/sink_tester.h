@@ -1,0 +1,29 @@
+// Sends a marked test page through sinks, as `alerts test` asks. Thread-safe.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "scalewatch/v1/alerts.pb.h"
+#include "server/alerting/sink.h"
+#include "server/engine/ports/clock.h"
+#include "server/engine/ports/read_api.h"
+
+namespace scalewatch::alerting {
+
+class SinkTester {
+ public:
+  // Configs must have passed validate(); the clock must outlive this.
+  SinkTester(const std::vector<SinkConfig>& sinks, engine::Clock& clock);
+
+  // Waits for all answers, each at most its sink's time-out. One test at a time: another gets RESOURCE_EXHAUSTED.
+  engine::Status test(const v1::TestSinksRequest& request, v1::TestSinksResponse& response);
+
+ private:
+  std::vector<std::unique_ptr<Sink>> sinks_;
+  engine::Clock& clock_;
+  std::mutex mutex_;
+};
+
+}  // namespace scalewatch::alerting

@@ -1,0 +1,231 @@
+#include "server/cli/views/alert_views.h"
+
+#include <fmt/format.h>
+#include <grpcpp/grpcpp.h>
+
+#include <charconv>
+#include <chrono>
+
+#include "scalewatch/v1/alerts.grpc.pb.h"
+#include "server/cli/convert.h"
+#include "server/cli/finding_text.h"
+#include "server/cli/json.h"
+#include "server/cli/text/units.h"
+#include "server/cli/words.h"
+
+namespace scalewatch::cli {
+
+namespace {
+
+constexpr std::chrono::seconds kDeadline{15};
+constexpr std::chrono::seconds kTestDeadline{75};  // sinks may take a minute
+
+template <class Request, class Response>
+void call(Client& client, grpc::Status (v1::Alerts::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+          const Request& request, Response& response, std::chrono::seconds deadline = kDeadline) {
+  const auto stub = v1::Alerts::NewStub(client.channel());
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + deadline);
+  const grpc::Status status = ((*stub).*method)(&context, request, &response);
+  if (!status.ok()) client.fail(status);
+}
+
+std::string_view state_word(v1::AlertState state) {
+  const auto& words = state_choices();
+  const auto index = static_cast<std::size_t>(state) - 1;
+  return state > 0 && index < words.size() ? std::string_view(words[index]) : "-";
+}
+
+// How long from now, as ages are told: "in 2 h".
+std::string ahead(std::int64_t ms) {
+  const std::string ago = text::ago(ms);
+  return ms < 1000 ? "now" : "in " + ago.substr(0, ago.rfind(" ago"));
+}
+
+void print_silence(const v1::Silence& silence, const Screen& screen) {
+  const bool over = silence.ends_ms() <= screen.now_ms;
+  std::string matchers;
+  for (const std::string& matcher : silence.matchers()) matchers += (matchers.empty() ? "" : " ") + Screen::name(matcher);
+  screen.out << screen.paint(matchers, text::Style::kBold) << '\n';
+  screen.out << fmt::format("  by {}, {}: {}\n", Screen::name(silence.created_by()), screen.when(silence.starts_ms()),
+                            Screen::name(silence.reason()));
+  if (over) {
+    screen.out << "  ended " << screen.when(silence.ends_ms());
+    if (!silence.ended_by().empty()) screen.out << " by " << Screen::name(silence.ended_by());
+  } else {
+    screen.out << "  ends " << ahead(silence.ends_ms() - screen.now_ms) << ", " << text::utc(silence.ends_ms());
+  }
+  screen.out << "\n  " << screen.paint(Screen::name(silence.id()), text::Style::kDim) << '\n';
+}
+
+void print_trail(const v1::Alert& alert, const Screen& screen) {
+  screen.out << '\n' << screen.paint("What became of it", text::Style::kBold) << '\n';
+  for (const auto& entry : alert.trail()) {
+    screen.out << fmt::format("  {}  {:<12}  {}", text::utc(entry.time_ms()), state_word(entry.state()),
+                              Screen::name(entry.what()));
+    if (!entry.who().empty()) screen.out << ", by " << Screen::name(entry.who());
+    screen.out << '\n';
+  }
+}
+
+void print_told(const v1::Alert& alert, const Screen& screen) {
+  if (alert.pages().empty() && alert.deliveries().empty()) {
+    screen.out << "\nNobody was told of it.\n";
+    return;
+  }
+  screen.out << '\n' << screen.paint("Who was told", text::Style::kBold) << '\n';
+  for (const auto& page : alert.pages()) {
+    screen.out << fmt::format("  {}: {}, the newest {}, as {}\n", Screen::name(page.sink()), text::plural(page.pages(), "page"),
+                              text::utc(page.time_ms()), severity_word(severity_of(page.severity())));
+  }
+  for (const auto& delivery : alert.deliveries()) {
+    screen.out << fmt::format("  {} {}: ", Screen::name(delivery.sink()), Screen::name(delivery.transition()));
+    if (delivery.delivered()) {
+      screen.out << "delivered\n";
+    } else if (delivery.tries() == 0) {
+      screen.out << "on its way\n";
+    } else {
+      screen.out << fmt::format("not delivered after {}: {}\n", text::plural(delivery.tries(), "attempt"),
+                                Screen::name(delivery.last_error()));
+    }
+  }
+}
+
+}  // namespace
+
+std::optional<std::int64_t> parse_span(std::string_view text) {
+  std::int64_t out = 0;
+  if (text.empty()) return std::nullopt;
+  while (!text.empty()) {
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const auto used = static_cast<std::size_t>(end - text.data());
+    if (error != std::errc() || value < 0 || value > 1'000'000 || used == text.size()) return std::nullopt;
+    const char unit = text[used];
+    const std::int64_t scale = unit == 's'   ? 1000
+                               : unit == 'm' ? 60'000
+                               : unit == 'h' ? 3'600'000
+                               : unit == 'd' ? 86'400'000
+                                             : 0;
+    if (scale == 0) return std::nullopt;
+    out += value * scale;
+    text.remove_prefix(used + 1);
+  }
+  return out;
+}
+
+void print_quiet(const v1::Alert& alert, const Screen& screen) {
+  if (alert.has_silence()) {
+    screen.out << fmt::format("  silenced by {} until {}: {} ({})\n", Screen::name(alert.silence().created_by()),
+                              text::utc(alert.silence().ends_ms()), Screen::name(alert.silence().reason()),
+                              Screen::name(alert.silence().id()));
+  } else if (!alert.inhibited_by().empty()) {
+    screen.out << fmt::format("  silenced while {} explains it\n", Screen::name(alert.inhibited_by()));
+  } else if (alert.held_until_ms() != 0) {
+    screen.out << fmt::format("  held back until {}: it pages if it is still open then\n", text::utc(alert.held_until_ms()));
+  }
+}
+
+ExitCode show_alert(Client& client, const ShowAlertOptions& options, const Screen& screen) {
+  v1::GetAlertRequest request;
+  request.set_id(options.id);
+  v1::GetAlertResponse response;
+  call(client, &v1::Alerts::Stub::GetAlert, request, response);
+  if (screen.json) {
+    print_json(response, screen.out);
+    return kExitOk;
+  }
+  const v1::Alert& alert = response.alert();
+  screen.out << screen.paint(Screen::name(alert.run()), text::Style::kBold) << ", " << state_word(alert.state());
+  if (!alert.acknowledged_by().empty()) screen.out << ", acknowledged by " << Screen::name(alert.acknowledged_by());
+  screen.out << '\n';
+  print_quiet(alert, screen);
+  for (const auto& place : alert.places()) {
+    screen.out << fmt::format("  rank {}: {}{}{}\n", place.rank(), Screen::name(place.host()),
+                              place.gpu_uuid().empty() ? "" : ", ", Screen::name(place.gpu_uuid()));
+  }
+  for (const auto& [name, value] : alert.labels())
+    screen.out << fmt::format("  {}={}\n", Screen::name(name), Screen::name(value));
+  if (!alert.runbook().empty()) screen.out << "  runbook: " << Screen::name(alert.runbook()) << '\n';
+  screen.out << '\n';
+  print_finding(from_proto(alert.finding()), Detail::kFull, screen);
+  print_trail(alert, screen);
+  print_told(alert, screen);
+  return kExitOk;
+}
+
+ExitCode create_silence(Client& client, const SilenceOptions& options, const Screen& screen) {
+  const auto span = parse_span(options.duration);
+  if (!span) {
+    throw CallError(fmt::format("--for {}: expected something like 30m, 2h or 1d", Screen::name(options.duration)), kExitUsage);
+  }
+  v1::CreateSilenceRequest request;
+  for (const std::string& matcher : options.matchers) request.add_matchers(matcher);
+  request.set_duration_ms(*span);
+  request.set_who(options.who);
+  request.set_reason(options.reason);
+  v1::CreateSilenceResponse response;
+  call(client, &v1::Alerts::Stub::CreateSilence, request, response);
+  if (screen.json) {
+    print_json(response, screen.out);
+    return kExitOk;
+  }
+  print_silence(response.silence(), screen);
+  screen.out << fmt::format("Open alerts that it silences now: {}\n", response.alerts());
+  return kExitOk;
+}
+
+ExitCode list_silences(Client& client, const SilencesOptions& options, const Screen& screen) {
+  v1::ListSilencesRequest request;
+  request.set_ended(options.all);
+  v1::ListSilencesResponse response;
+  call(client, &v1::Alerts::Stub::ListSilences, request, response);
+  if (screen.json) {
+    print_json(response, screen.out);
+    return kExitOk;
+  }
+  if (response.silences().empty())
+    screen.out << (options.all ? "No silences.\n" : "No silences: --all lists ended ones too.\n");
+  for (const auto& silence : response.silences()) print_silence(silence, screen);
+  return kExitOk;
+}
+
+ExitCode end_silence(Client& client, const UnsilenceOptions& options, const Screen& screen) {
+  v1::EndSilenceRequest request;
+  request.set_id(options.id);
+  request.set_who(options.who);
+  v1::EndSilenceResponse response;
+  call(client, &v1::Alerts::Stub::EndSilence, request, response);
+  if (screen.json) {
+    print_json(response, screen.out);
+    return kExitOk;
+  }
+  print_silence(response.silence(), screen);
+  return kExitOk;
+}
+
+ExitCode test_sinks(Client& client, const TestSinksOptions& options, const Screen& screen) {
+  v1::TestSinksRequest request;
+  request.set_sink(options.sink);
+  request.set_severity(parse_severity(options.severity));
+  v1::TestSinksResponse response;
+  call(client, &v1::Alerts::Stub::TestSinks, request, response, kTestDeadline);
+  bool all = true;
+  for (const auto& test : response.sinks()) all = all && test.delivered();
+  const ExitCode code = all ? kExitOk : kExitWarning;
+  if (screen.json) {
+    print_json(response, screen.out);
+    return code;
+  }
+  for (const auto& test : response.sinks()) {
+    screen.out << fmt::format("{} ({}): ", Screen::name(test.sink()), Screen::name(test.type()));
+    if (test.delivered()) {
+      screen.out << fmt::format("delivered in {:.0f} ms\n", test.seconds() * 1000);
+    } else {
+      screen.out << screen.paint("not delivered: " + Screen::name(test.error()), text::Style::kWarning) << '\n';
+    }
+  }
+  return code;
+}
+
+}  // namespace scalewatch::cli

@@ -1,0 +1,141 @@
+"""An alert's life for the on-call: silences, test pages, the audit trail, secrets and signatures, over a restart."""
+import hashlib
+import hmac
+import json
+import os
+import socketserver
+import stat
+import threading
+
+from harness import Case, main, wait_for
+
+
+class Mailbox:
+    """A mail server on loopback that takes everything, in clear."""
+
+    def __init__(self):
+        self.mails = []
+        mailbox = self
+
+        class Handler(socketserver.StreamRequestHandler):
+            def handle(self):
+                def say(line):
+                    self.wfile.write(line.encode() + b"\r\n")
+
+                say("220 here")
+                for line in self.rfile:
+                    word = line.split(b":")[0].strip().upper()
+                    if word.startswith(b"EHLO"):
+                        say("250 here")
+                    elif word == b"DATA":
+                        say("354 go on")
+                        text = b""
+                        while not text.endswith(b"\r\n.\r\n"):
+                            text += self.rfile.readline()
+                        mailbox.mails.append(text.decode())
+                        say("250 taken")
+                    elif word == b"QUIT":
+                        say("221 bye")
+                        return
+                    else:
+                        say("250 yes")
+
+        self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"smtp://127.0.0.1:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class AlertsLife(Case):
+    def secret(self, name, text):
+        path = self.folder / name
+        path.write_text(text + "\n")
+        return path
+
+    def test_every_sink_is_tested_and_none_sees_another_ones_secret(self):
+        hook, slack, pager, mailbox = self.sink(), self.sink(), self.sink(), Mailbox()
+        self.addCleanup(mailbox.close)
+        program = self.folder / "page"
+        program.write_text(f"#!/bin/sh\ncat > {self.folder}/paged\n")
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        key = self.secret("hmac", "shared")
+        os.environ["SCALEWATCH_TEST_ROUTING"] = "R0UT1NG"
+        self.addCleanup(os.environ.pop, "SCALEWATCH_TEST_ROUTING")
+        server = self.server(sinks=[
+            {"name": "hook", "type": "webhook", "url": hook.url, "key_file": key,
+             "headers": f"{{Authorization: {{file: {self.secret('token', 't0ken')}, prefix: 'Bearer '}}}}"},
+            {"name": "chat", "type": "slack", "url_file": self.secret("slack", slack.url)},
+            {"name": "pager", "type": "pagerduty", "url": pager.url, "key_env": "SCALEWATCH_TEST_ROUTING"},
+            {"name": "mail", "type": "email", "url": mailbox.url, "from": "s@example.org", "to": "[a@example.org]", "tls": "false"},
+            {"name": "tls", "type": "email", "url": mailbox.url, "from": "s@example.org", "to": "[a@example.org]"},
+            {"name": "script", "type": "command", "command": f"[{program}]"},
+            {"name": "gone", "type": "webhook", "url": "http://127.0.0.1:9/"}])
+        status, out, _ = server.cli("--json", "alerts", "test", check=False)
+        told = {each["sink"]: each for each in json.loads(out)["sinks"]}
+        self.assertEqual(status, 1)
+        self.assertEqual({name for name, each in told.items() if each["delivered"]}, {"hook", "chat", "pager", "mail", "script"}, told)
+        self.assertTrue(told["gone"]["error"])
+        self.assertTrue(told["tls"]["error"])  # a relay without STARTTLS gets nothing in clear
+        self.assertEqual(len(mailbox.mails), 1)
+
+        _, headers, body = hook.requests[0]
+        self.assertEqual(body["transition"], "test")
+        self.assertEqual(headers["Authorization"], "Bearer t0ken")
+        seconds, signature = (part.split("=")[1] for part in headers["Scalewatch-Signature"].split(","))
+        signed = f"{seconds}.".encode() + json.dumps(body, separators=(",", ":"), ensure_ascii=False, sort_keys=True).encode()
+        self.assertEqual(signature, hmac.new(b"shared", signed, hashlib.sha256).hexdigest())
+        self.assertEqual(pager.bodies()[0]["routing_key"], "R0UT1NG")
+        self.assertIn("TEST", slack.bodies()[0]["text"])
+        self.assertEqual(json.loads((self.folder / "paged").read_text())["rule"], "ScalewatchTest")
+        for secret in ("t0ken", "shared", "R0UT1NG"):
+            self.assertNotIn(secret, server.log() + out)
+        self.assertEqual(server.cli("alerts", "test", "--sink", "chat", "--severity", "info")[0], 0)
+        self.assertEqual(server.cli("alerts", "test", "--sink", "nobody", check=False)[0], 3)
+
+    def test_a_silence_holds_pages_back_over_a_restart_and_its_end_brings_them(self):
+        hook = self.sink()
+        server = self.server(sinks=[{"name": "hook", "type": "webhook", "url": hook.url}])
+        made = server.cli_json("alerts", "silence", 'run=~"qui.*"', "--for", "2h", "--reason", "known", "--by", "ada")["silence"]
+        trainer = self.spawn(self.demo_command(server, "hot", "--run", "quiet", "--steps", "20000"))
+
+        def alerts():
+            return {a["finding"]["rule"]: a for a in server.cli_json("alerts", "--run", "quiet")["alerts"]}
+
+        found = wait_for("an alert", lambda: alerts() if "NonFiniteLoss" in alerts() else None)["NonFiniteLoss"]
+        self.assertEqual(found["state"], "ALERT_STATE_SILENCED")
+        self.assertEqual(found["silence"]["created_by"], "ada")
+        self.assertEqual(found["labels"]["trainer"], "scalewatch-demo")
+        self.assertIn("silenced by ada until", server.cli("alerts", "--run", "quiet")[1])
+        server.kill()
+        server.start()
+        self.assertEqual([s["id"] for s in server.cli_json("alerts", "silences")["silences"]], [made["id"]])
+        wait_for("the run to go on", lambda: int(server.api("runs/quiet")["run"]["attempts"]) > int(found["finding"]["last_attempt"]))
+        self.assertEqual(hook.bodies(), [])
+
+        server.cli("alerts", "unsilence", made["id"], "--by", "bob")
+        page = wait_for("the page", lambda: next(b for b in hook.bodies() if b["rule"] == "NonFiniteLoss"))
+        self.assertEqual((page["transition"], page["run"]), ("firing", "quiet"))
+        server.cli("alerts", "ack", page["alert_id"], "--who", "eve", "--comment", "on it")
+        trainer.terminate()
+        self.assertEqual(trainer.wait(60), 0)
+        wait_for("the resolve", lambda: [b for b in hook.bodies()
+                                         if (b["alert_id"], b["transition"]) == (page["alert_id"], "resolved")])
+        shown = server.cli_json("alerts", "show", page["alert_id"])["alert"]
+        trail = [(t["who"], t["state"].removeprefix("ALERT_STATE_").lower()) for t in shown["trail"] if not t["what"].startswith("now ")]
+        self.assertEqual(trail[:3], [("", "firing"), ("ada", "silenced"), ("", "firing")], shown["trail"])
+        self.assertIn(("eve", "acknowledged"), trail[3:])
+        self.assertEqual(trail[-1], ("", "resolved"))
+        text = server.cli("alerts", "show", page["alert_id"])[1]
+        for words in ("no longer silenced", "on it, by eve", "hook firing: delivered"):
+            self.assertIn(words, text)
+        self.assertEqual(server.cli_json("alerts", "silences", "--all")["silences"][0]["ended_by"], "bob")
+        self.assertEqual(server.cli("alerts", "unsilence", made["id"], "--by", "bob", check=False)[0], 3)
+        self.assertEqual(server.cli("alerts", "silence", "x", "--for", "1h", "--reason", "r", check=False)[0], 64)
+
+
+if __name__ == "__main__":
+    main()
