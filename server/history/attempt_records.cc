@@ -22,8 +22,17 @@ void AttemptRecords::add(const RankReports& reports) {
     const auto* slots = slots_of(catalog_, stored.stream);
     if (slots == nullptr) continue;  // committed after the catalog was made
     const auto numel_of = [&](std::uint32_t id) { return id < slots->size() ? (*slots)[id].numel : 0; };
-    stored_.for_each(stored, numel_of, [&](std::uint32_t id, const Measured& measured) {
-      if (id >= slots->size() || (*slots)[id].tensor == Catalog::kNone || before.contains(id)) return;
+    const auto wanted = [&](std::uint32_t id) {
+      const auto tensor = (*slots)[id].tensor;
+      return tensor != Catalog::kNone && tensor >= begin_ && tensor < end_;
+    };
+    StoredRecords::Ids ids{UINT32_MAX, 0};
+    for (std::uint32_t id = 0; id < slots->size(); ++id) {
+      if (wanted(id)) ids = {std::min(ids.first, id), id};
+    }
+    if (ids.first > ids.last) continue;
+    stored_.for_each(stored, ids, numel_of, [&](std::uint32_t id, const Measured& measured) {
+      if (id >= slots->size() || !wanted(id) || before.contains(id)) return;
       const auto& slot = (*slots)[id];
       if (merges_[slot.tensor].empty()) touched_.push_back(slot.tensor);
       merges_[slot.tensor].add(stored.rank, slot.shard, measured);

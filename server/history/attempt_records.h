@@ -19,6 +19,11 @@ class AttemptRecords {
   AttemptRecords(const Catalog& catalog, StoredRecords& stored)
       : catalog_(catalog), stored_(stored), merges_(catalog.tensors.size()) {}
 
+  // From now on only tensors at these positions in the catalog, `begin` to before `end`, are added.
+  void only(std::size_t begin, std::size_t end) {
+    begin_ = begin;
+    end_ = end;
+  }
   // Adds one rank's reports; ranks come in rising order. Throws ApiError for a payload that can't be read.
   void add(const RankReports& reports);
   // Positions in the catalog of the tensors that have a record, in forward order.
@@ -31,6 +36,8 @@ class AttemptRecords {
   StoredRecords& stored_;
   std::vector<RankMerge> merges_;
   std::vector<std::uint32_t> touched_;
+  std::size_t begin_ = 0;
+  std::size_t end_ = SIZE_MAX;
 };
 
 // One tensor of the reports of one attempt.

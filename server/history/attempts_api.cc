@@ -2,6 +2,7 @@
 #include <string>
 
 #include "server/history/api_impl.h"
+#include "server/history/attempt_octaves.h"
 #include "server/history/attempt_records.h"
 #include "server/history/page_token.h"
 #include "server/history/scaler_reader.h"
@@ -53,11 +54,28 @@ void Api::do_get_attempt(const v1::GetAttemptRequest& request, v1::GetAttemptRes
   Reading reading(pool_);
   StoredRecords stored(reading);
   AttemptRecords records(*catalog, stored);
+  AttemptOctaves octaves(*catalog, stored);
+  std::size_t begin = 0;
+  if (!token.empty()) {
+    begin = catalog->after(static_cast<std::uint32_t>(token_number(token[2])),
+                           static_cast<std::int32_t>(token_number(token[3])), token[4]);
+  }
   auto& summary = *response.mutable_attempt();
-  ReportReader(reading, *catalog, deadline()).read(range, [&](const RankReports& reports) {
-    add_summary(reports, summary);
-    if (!request.summary_only()) records.add(reports);
-  });
+  // Of a wide model only as many tensors as a page shows; more when some of these have no record.
+  std::size_t window = size + 1;
+  for (bool more = true; more; window *= 8) {
+    summary.Clear();
+    records.clear();
+    octaves.clear();
+    records.only(begin, begin + window);
+    ReportReader(reading, *catalog, deadline()).read(range, [&](const RankReports& reports) {
+      add_summary(reports, summary);
+      if (request.summary_only()) return;
+      records.add(reports);
+      if (request.octaves()) octaves.add(reports);
+    });
+    more = !request.summary_only() && begin + window < catalog->tensors.size() && records.present().size() <= size;
+  }
   reading.pause();
   if (summary.ranks().empty()) {
     const std::string whose = request.has_rank() ? " of rank " + std::to_string(request.rank()) : "";
@@ -68,13 +86,7 @@ void Api::do_get_attempt(const v1::GetAttemptRequest& request, v1::GetAttemptRes
   summary.set_segment(segment);
   for (auto& point : scalers_at(pool_, run.id, segment, attempt, range.rank)) *summary.add_scalers() = std::move(point);
 
-  std::size_t begin = 0;
-  if (!token.empty()) {
-    begin = catalog->after(static_cast<std::uint32_t>(token_number(token[2])),
-                           static_cast<std::int32_t>(token_number(token[3])), token[4]);
-  }
   for (const auto tensor : records.present()) {
-    if (tensor < begin) continue;
     if (response.tensors_size() == static_cast<int>(size)) {
       const auto& last = response.tensors().rbegin()->info();
       response.set_next_page_token(
@@ -87,6 +99,7 @@ void Api::do_get_attempt(const v1::GetAttemptRequest& request, v1::GetAttemptRes
     *out.mutable_record() = to_proto(records.of(tensor).total());
     const auto& ranks = records.of(tensor).ranks();
     out.mutable_ranks()->Add(ranks.begin(), ranks.end());
+    octaves.fill(tensor, out);
   }
 }
 

@@ -1,5 +1,7 @@
 #include "server/history/chunk.h"
 
+#include <zlib.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -145,17 +147,44 @@ Measured gather(const Value& value, std::uint64_t numel) {
   return measured;
 }
 
-float rounded_up(double value) {
-  const auto near = static_cast<float>(value);
-  return near < value ? std::nextafter(near, std::numeric_limits<float>::infinity()) : near;
-}
-
 void put_u32(std::uint32_t value, char* to) {
   static_assert(std::endian::native == std::endian::little);
   std::memcpy(to, &value, sizeof value);
 }
 
+std::uint32_t crc_of(std::string_view bytes) {
+  return static_cast<std::uint32_t>(crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+}
+
+void put_seal(std::string& blob) {
+  const std::uint32_t crc = crc_of(blob);
+  blob.resize(blob.size() + sizeof crc);
+  put_u32(crc, &blob[blob.size() - sizeof crc]);
+}
+
+// Of a blob whose content ends at `end`.
+Seal seal_at(std::string_view blob, std::size_t end) {
+  std::uint32_t crc = 0;
+  if (blob.size() == end) return Seal::kNone;
+  if (blob.size() != end + sizeof crc) return Seal::kBroken;
+  std::memcpy(&crc, blob.data() + end, sizeof crc);
+  return crc == crc_of(blob.substr(0, end)) ? Seal::kWhole : Seal::kBroken;
+}
+
+// Calls put(record, bits) for `count` values of a column.
+template <class Put>
+void for_column(const PackedColumn& column, std::size_t count, const Put& put) {
+  std::array<std::uint64_t, kMaxColumn> values;
+  column.unpack(std::span(values).first(count));
+  for (std::size_t i = 0; i < count; ++i) put(i, values[i]);
+}
+
 }  // namespace
+
+float rounded_up(double value) {
+  const auto near = static_cast<float>(value);
+  return near < value ? std::nextafter(near, std::numeric_limits<float>::infinity()) : near;
+}
 
 std::optional<double> underflow_of(const Measured& measured) {
   const Record& record = measured.record;
@@ -181,7 +210,15 @@ void TensorSummary::add(std::uint32_t place, const Measured& measured) {
     total.micro_batches += measured.micro_batches;
   }
   last = place;
-  if (const auto octaves = headroom_of(measured)) headroom = std::min(headroom.value_or(*octaves), *octaves);
+  // The logarithm costs more than all else here: a smaller magnitude has no less headroom.
+  const float absmax = measured.record.absmax();
+  if (!(measured.target == worst_target && absmax <= worst)) {
+    if (const auto octaves = headroom_of(measured); octaves && (!headroom || *octaves < *headroom)) {
+      headroom = octaves;
+      worst = absmax;
+      worst_target = measured.target;
+    }
+  }
   if (const auto value = norm_of(measured); value && *value > norm) norm = rounded_up(*value);
   if (const auto value = underflow_of(measured); value && *value > underflow) underflow = rounded_up(*value);
 }
@@ -192,7 +229,11 @@ void TensorSummary::add(const TensorSummary& later) {
   records += later.records;
   scale_low = std::min(scale_low, later.scale_low);
   scale_high = std::max(scale_high, later.scale_high);
-  if (later.headroom) headroom = std::min(headroom.value_or(*later.headroom), *later.headroom);
+  if (later.headroom && (!headroom || *later.headroom < *headroom)) {
+    headroom = later.headroom;
+    worst = later.worst;
+    worst_target = later.worst_target;
+  }
   norm = std::max(norm, later.norm);
   underflow = std::max(underflow, later.underflow);
 }
@@ -242,6 +283,7 @@ bool FrameView::open(std::string_view bytes, std::size_t reports, std::uint64_t 
   for (std::size_t column = 0; column < kRecordColumns; ++column) {
     if ((mask_ >> column & 1U) != 0 && !columns_[column].open(bytes, count, kind_of(column))) return false;
   }
+  records_ = count;
   return true;
 }
 
@@ -259,6 +301,50 @@ std::optional<Measured> FrameView::at(std::size_t place) const {
   return gather([&](std::size_t column,
                     std::uint64_t otherwise) { return (mask_ >> column & 1U) != 0 ? columns_[column].at(index) : otherwise; },
                 numel_);
+}
+
+void FrameView::read(Need need, TensorRows& out) const {
+  out.places.clear();
+  if (presence_.empty()) {
+    for (std::size_t place = 0; place < reports_; ++place) out.places.push_back(static_cast<std::uint8_t>(place));
+  } else {
+    for (std::size_t place = 0; place < reports_; ++place) {
+      if ((static_cast<std::uint8_t>(presence_[place / 8]) >> place % 8 & 1U) != 0) {
+        out.places.push_back(static_cast<std::uint8_t>(place));
+      }
+    }
+  }
+  out.rows.assign(records_, Measured{});
+  const auto take = [&](std::size_t column, const auto& put) {
+    if ((mask_ >> column & 1U) != 0) for_column(columns_[column], records_, put);
+  };
+  auto& rows = out.rows;
+  const auto take_count = [&](std::size_t column, std::uint64_t Record::*field) {
+    take(column, [&](std::size_t i, std::uint64_t bits) { rows[i].record.*field = bits; });
+  };
+  if (need == Need::kHeadroom || need == Need::kMagnitude) {
+    take(kMin, [&](std::size_t i, std::uint64_t bits) { rows[i].record.min = float_of(bits); });
+    take(kMax, [&](std::size_t i, std::uint64_t bits) { rows[i].record.max = float_of(bits); });
+  } else {
+    take_count(kNanCount, &Record::nan);
+    take_count(kPosInf, &Record::pos_inf);
+    take_count(kNegInf, &Record::neg_inf);
+  }
+  if (need == Need::kHeadroom) {
+    take(kTarget, [&](std::size_t i, std::uint64_t bits) { rows[i].target = static_cast<DType>(bits); });
+  } else {
+    take(kScale, [&](std::size_t i, std::uint64_t bits) { rows[i].scale = double_of(bits); });
+  }
+  if (need != Need::kUnderflow && need != Need::kNorm) return;
+  for (auto& row : rows) row.record.numel = numel_;
+  take(kMicro, [&](std::size_t i, std::uint64_t bits) { rows[i].record.numel = numel_ * bits; });
+  take_count(kNumel, &Record::numel);
+  if (need == Need::kNorm) {
+    take(kSumSq, [&](std::size_t i, std::uint64_t bits) { rows[i].record.sum_sq = double_of(bits); });
+  } else {
+    take_count(kZero, &Record::zero);
+    take_count(kSubnormal, &Record::subnormal);
+  }
 }
 
 std::string write_summaries(std::span<const TensorSummary> tensors, std::size_t reports,
@@ -297,6 +383,7 @@ std::string write_summaries(std::span<const TensorSummary> tensors, std::size_t 
   for (std::size_t column = 0; column < kColumns; ++column) {
     if ((mask >> column & 1U) != 0) pack_column(std::span(values[column]).first(tensors.size()), kind_of(column), out);
   }
+  put_seal(out);
   return out;
 }
 
@@ -342,29 +429,60 @@ TensorSummary SummariesView::at(std::size_t tensor, std::uint64_t numel) const {
   return summary;
 }
 
-TensorSummary SummariesView::ranked(std::size_t tensor) const {
-  TensorSummary summary;
-  summary.records = records(tensor);
-  if (summary.records == 0) return summary;
-  const auto value = [&](std::size_t column, std::uint64_t otherwise) {
-    return has(column) ? columns_[column].at(tensor) : otherwise;
+template <class Put>
+void SummariesView::each(std::size_t column, std::size_t count, const Put& put) const {
+  if (has(column)) for_column(columns_[column], count, put);
+}
+
+void SummariesView::read(Need need, std::span<TensorSummary> out) const {
+  const std::size_t count = std::min(out.size(), tensors_);
+  TensorSummary blank;
+  blank.records = static_cast<std::uint32_t>(reports_);
+  // What is ranked by shares and norms has finite elements, or they are 0.
+  blank.total.record.numel = std::numeric_limits<std::uint64_t>::max();
+  std::fill(out.begin(), out.end(), blank);
+  for (std::size_t i = count; i < out.size(); ++i) out[i].records = 0;
+  each(kRecords, count, [&](std::size_t i, std::uint64_t bits) { out[i].records = static_cast<std::uint32_t>(bits); });
+  const auto take_count = [&](std::size_t column, std::uint64_t Record::*field) {
+    each(column, count, [&](std::size_t i, std::uint64_t bits) { out[i].total.record.*field = bits; });
   };
-  Record& record = summary.total.record;
-  record.numel = std::numeric_limits<std::uint64_t>::max();
-  record.min = float_of(value(kMin, bits_of(kAbsent)));
-  record.max = float_of(value(kMax, bits_of(kAbsent)));
-  record.nan = value(kNanCount, 0);
-  record.pos_inf = value(kPosInf, 0);
-  record.neg_inf = value(kNegInf, 0);
-  summary.total.scale = double_of(value(kScale, bits_of(1.0)));
-  summary.total.target = static_cast<DType>(value(kTarget, 0));
-  summary.headroom = has(kHeadroom) ? std::optional(double_of(value(kHeadroom, 0))) : headroom_of(summary.total);
-  if (summary.headroom && !std::isfinite(*summary.headroom)) summary.headroom.reset();
-  summary.scale_low = double_of(value(kScaleLow, bits_of(summary.total.scale)));
-  summary.scale_high = double_of(value(kScaleHigh, bits_of(summary.total.scale)));
-  summary.norm = float_of(value(kNorm, 0));
-  summary.underflow = float_of(value(kUnderflow, 0));
-  return summary;
+  const auto take_extremes = [&] {
+    each(kMin, count, [&](std::size_t i, std::uint64_t bits) { out[i].total.record.min = float_of(bits); });
+    each(kMax, count, [&](std::size_t i, std::uint64_t bits) { out[i].total.record.max = float_of(bits); });
+  };
+  switch (need) {
+    case Need::kHeadroom:
+      if (has(kHeadroom)) {
+        each(kHeadroom, count, [&](std::size_t i, std::uint64_t bits) {
+          if (const double octaves = double_of(bits); std::isfinite(octaves)) out[i].headroom = octaves;
+        });
+        return;
+      }
+      take_extremes();
+      each(kTarget, count, [&](std::size_t i, std::uint64_t bits) { out[i].total.target = static_cast<DType>(bits); });
+      for (std::size_t i = 0; i < count; ++i) {
+        if (out[i].records > 0) out[i].headroom = headroom_of(out[i].total);
+      }
+      return;
+    case Need::kMagnitude:
+      take_extremes();
+      each(kScale, count, [&](std::size_t i, std::uint64_t bits) { out[i].total.scale = double_of(bits); });
+      for (std::size_t i = 0; i < count; ++i) out[i].scale_low = out[i].scale_high = out[i].total.scale;
+      each(kScaleLow, count, [&](std::size_t i, std::uint64_t bits) { out[i].scale_low = double_of(bits); });
+      each(kScaleHigh, count, [&](std::size_t i, std::uint64_t bits) { out[i].scale_high = double_of(bits); });
+      return;
+    case Need::kNonFinite:
+      take_count(kNanCount, &Record::nan);
+      take_count(kPosInf, &Record::pos_inf);
+      take_count(kNegInf, &Record::neg_inf);
+      return;
+    case Need::kUnderflow:
+      each(kUnderflow, count, [&](std::size_t i, std::uint64_t bits) { out[i].underflow = float_of(bits); });
+      return;
+    case Need::kNorm:
+      each(kNorm, count, [&](std::size_t i, std::uint64_t bits) { out[i].norm = float_of(bits); });
+      return;
+  }
 }
 
 std::string join_frames(std::span<const std::string> frames) {
@@ -377,7 +495,32 @@ std::string join_frames(std::span<const std::string> frames) {
   put_u32(offset, &blob[frames.size() * kOffsetBytes]);
   blob.reserve(offset);
   for (const auto& frame : frames) blob += frame;
+  put_seal(blob);
   return blob;
+}
+
+Seal seal_of_chunk(std::string_view blob) {
+  std::uint32_t first = 0;
+  std::uint32_t end = 0;
+  if (blob.size() < 2 * kOffsetBytes) return Seal::kBroken;
+  std::memcpy(&first, blob.data(), sizeof first);
+  if (first < 2 * kOffsetBytes || first % kOffsetBytes != 0 || first > blob.size()) return Seal::kBroken;
+  std::memcpy(&end, blob.data() + first - kOffsetBytes, sizeof end);
+  return seal_at(blob, end);
+}
+
+Seal seal_of_summaries(std::string_view blob) {
+  std::string_view rest = blob;
+  std::uint64_t mask = 0;
+  if (rest.empty()) return Seal::kBroken;
+  const auto tensors = static_cast<std::uint8_t>(rest.front());
+  rest.remove_prefix(1);
+  if (tensors > kChunkTensors || !take_varint(rest, mask)) return Seal::kBroken;
+  PackedColumn ignored;
+  for (std::size_t column = 0; column < kColumns; ++column) {
+    if ((mask >> column & 1U) != 0 && !ignored.open(rest, tensors, kind_of(column))) return Seal::kBroken;
+  }
+  return seal_at(blob, blob.size() - rest.size());
 }
 
 std::string_view frame_of(std::string_view blob, std::size_t tensor) {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -27,9 +28,11 @@ struct TensorSummary {
   Measured total;             // combined in order; micro_batches added
   double scale_low = 1;       // smallest and largest scale that they were stored under
   double scale_high = 1;
-  std::optional<double> headroom;  // smallest
-  float norm = 0;                  // largest square root of the sum of squares, unscaled; rounded up
-  float underflow = 0;             // largest share of subnormal among non-zero elements; rounded up
+  std::optional<double> headroom;                         // smallest
+  float worst = std::numeric_limits<float>::quiet_NaN();  // absmax of the record with the smallest headroom, its target
+  DType worst_target = DType::kUnspecified;
+  float norm = 0;       // largest square root of the sum of squares, unscaled; rounded up
+  float underflow = 0;  // largest share of subnormal among non-zero elements; rounded up
 
   void add(std::uint32_t place, const Measured& measured);
   // Adds records that come after; places are left alone.
@@ -41,7 +44,13 @@ std::optional<double> underflow_of(const Measured& measured);
 // Square root of the sum of squares, unscaled; absent when no element is finite.
 std::optional<double> norm_of(const Measured& measured);
 
-// The records of one tensor over a stretch, before they are packed.
+// What a reader ranks or draws tensors by: it gets only what that takes, several times faster than whole records.
+enum class Need : std::uint8_t { kHeadroom, kMagnitude, kNonFinite, kUnderflow, kNorm };
+
+// To the float that is not smaller.
+float rounded_up(double value);
+
+// The records of one tensor over a stretch.
 struct TensorRows {
   std::vector<std::uint8_t> places;  // in the stretch, rising
   std::vector<Measured> rows;        // as many
@@ -59,9 +68,12 @@ class FrameView {
   bool open(std::string_view bytes, std::size_t reports, std::uint64_t numel);
   // The record of the report at `place`; absent when it has none.
   [[nodiscard]] std::optional<Measured> at(std::size_t place) const;
+  // All records, each with only what it takes to score() it by `need`; the rest is as in an empty one.
+  void read(Need need, TensorRows& out) const;
 
  private:
   std::array<PackedColumn, kRecordColumns> columns_;
+  std::size_t records_ = 0;
   std::string_view presence_;  // empty: every report has a record
   std::size_t reports_ = 0;
   std::uint64_t numel_ = 0;
@@ -78,19 +90,26 @@ class SummariesView {
   [[nodiscard]] std::uint32_t records(std::size_t tensor) const;
   // `numel` of one measurement, by the table.
   [[nodiscard]] TensorSummary at(std::size_t tensor, std::uint64_t numel) const;
-  // The same with only what tensors are ranked by: extremes, non-finite counts, scales, target, headroom, norm, underflow;
-  // numel is as large as can be. A third of the cost.
-  [[nodiscard]] TensorSummary ranked(std::size_t tensor) const;
+  // All of them, each with only its number of records and what it takes to bound its score by `need`. As many as `out` has.
+  void read(Need need, std::span<TensorSummary> out) const;
 
  private:
   static constexpr std::size_t kExtra = 8;
   [[nodiscard]] bool has(std::size_t column) const { return (mask_ >> column & 1U) != 0; }
+  template <class Put>
+  void each(std::size_t column, std::size_t count, const Put& put) const;
 
   std::array<PackedColumn, kRecordColumns + kExtra> columns_;
   std::size_t tensors_ = 0;
   std::size_t reports_ = 0;
   std::uint32_t mask_ = 0;
 };
+
+// What ends the blob of a chunk or of summaries: the CRC-32 of all before it. Older ones have none.
+enum class Seal : std::uint8_t { kNone, kWhole, kBroken };
+Seal seal_of_chunk(std::string_view blob);
+// Also broken when the blob can't be read at all.
+Seal seal_of_summaries(std::string_view blob);
 
 // A chunk's blob: the offsets of its frames, then the frames.
 std::string join_frames(std::span<const std::string> frames);

@@ -7,6 +7,7 @@ namespace scalewatch::history {
 
 namespace {
 
+constexpr std::int64_t kSilencesKeptMs = 400LL * 24 * 3'600'000;
 constexpr std::size_t kMaxCached = 200'000;  // ids of each kind; a full cache starts anew
 
 std::int64_t only_id(Query& query) {
@@ -29,6 +30,7 @@ void CommitWriter::write(const engine::CommitBatch& batch) {
   for (const auto& row : batch.alerts) put(row);
   for (const auto& row : batch.outbox) put(row);
   for (const auto& update : batch.outbox_updates) put(update);
+  for (const auto& row : batch.silences) put(row);
 }
 
 void CommitWriter::forget() {
@@ -134,8 +136,11 @@ void CommitWriter::put(const engine::SnapshotRow& row) {
 
 void CommitWriter::put(const engine::AlertRow& row) {
   Query(connection_,
-        "INSERT OR REPLACE INTO alerts (id, run_uid, rule, severity, state, fired_ms, changed_ms, alert) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        // What runs and the clock change at the same moment may come in either order: the later change stays.
+        "INSERT INTO alerts (id, run_uid, rule, severity, state, fired_ms, changed_ms, alert) VALUES (?, ?, ?, ?, ?, ?, ?, ?) "
+        "ON CONFLICT (id) DO UPDATE SET run_uid = excluded.run_uid, rule = excluded.rule, severity = excluded.severity, "
+        "state = excluded.state, fired_ms = excluded.fired_ms, changed_ms = excluded.changed_ms, alert = excluded.alert "
+        "WHERE excluded.changed_ms >= changed_ms",
         row.id, row.run_uid, row.rule, row.severity, row.state, row.fired_ms, row.changed_ms, Blob{row.alert})
       .run();
 }
@@ -145,6 +150,14 @@ void CommitWriter::put(const engine::OutboxRow& row) {
         "INSERT INTO outbox (key, sink, alert_id, transition, created_ms, alert) VALUES (?, ?, ?, ?, ?, ?) "
         "ON CONFLICT (key, sink) DO NOTHING",
         row.key, row.sink, row.alert_id, row.transition, row.created_ms, Blob{row.alert})
+      .run();
+}
+
+void CommitWriter::put(const engine::SilenceRow& row) {
+  // None lasts longer than a year: these ended long ago.
+  Query(connection_, "DELETE FROM silences WHERE ends_ms < ?", row.ends_ms - kSilencesKeptMs).run();
+  Query(connection_, "INSERT OR REPLACE INTO silences (id, ends_ms, silence) VALUES (?, ?, ?)", row.id, row.ends_ms,
+        Blob{row.silence})
       .run();
 }
 

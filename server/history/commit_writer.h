@@ -39,6 +39,7 @@ class CommitWriter {
   void put(const engine::AlertRow& row);
   void put(const engine::OutboxRow& row);
   void put(const engine::OutboxUpdate& update);
+  void put(const engine::SilenceRow& row);
 
   Connection& connection_;
   std::unordered_map<std::string, std::int64_t> runs_;

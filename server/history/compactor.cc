@@ -263,11 +263,7 @@ void Compactor::compact(std::int64_t stream, Stream& state, bool idle) {
   const auto flush = [&] {
     if (begin == chunks.size()) return;
     write_(WriteClass::kCompaction, [&](Connection& writer) {
-      for (std::size_t i = begin; i < chunks.size(); ++i) {
-        Query(writer, "INSERT OR REPLACE INTO chunks (id, frames) VALUES (?, ?)",
-              chunk_key(stream, state.next, chunks[i].block), Blob{chunks[i].frames})
-            .run();
-      }
+      for (std::size_t i = begin; i < chunks.size(); ++i) write_chunk(writer, {stream, state.next}, chunks[i]);
     });
     for (; begin < chunks.size(); ++begin) std::string().swap(chunks[begin].frames);
     bytes = 0;
@@ -312,18 +308,10 @@ void Compactor::publish(std::int64_t stream, Stream& state, StretchBuilder& buil
   const auto attempts = read_attempts(packed, ids.size());
   const auto keep = kept(where, builder, ids, attempts);
   const std::string detail = builder.detail();
+  const StretchPlace place{stream, state.next, ids.size(), attempts.front(), attempts.back()};
   // One transaction however wide the model is: these rows make the stretch visible.
   write_(WriteClass::kCompaction, [&](Connection& writer) {
-    for (const auto& chunk : chunks) {
-      Query(
-          writer,
-          "INSERT OR REPLACE INTO summaries (id, first_attempt, last_attempt, reports, records, absmax_max, absmax_min, "
-          "non_finite, subnormal, flushed, min_headroom, worst_tensor, tensors) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-          summary_key(stream, chunk.block, state.next), attempts.front(), attempts.back(), ids.size(), chunk.records,
-          chunk.absmax_max, chunk.absmax_min, chunk.non_finite, chunk.subnormal, chunk.flushed, chunk.min_headroom,
-          chunk.worst_tensor, Blob{chunk.summaries})
-          .run();
-    }
+    for (const auto& chunk : chunks) write_summary(writer, place, chunk);
     for (const std::int64_t id : keep) Query(writer, "INSERT OR IGNORE INTO kept_payloads (id) VALUES (?)", id).run();
     Query(writer,
           "INSERT INTO stretches (id, stream, number, reports, first_attempt, last_attempt, first_seq, last_seq, attempts, "

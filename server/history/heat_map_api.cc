@@ -20,6 +20,7 @@ class Row final : public TensorSeries::Sink {
   Row(By::By by, std::uint64_t first, std::uint64_t width, std::size_t columns, const std::vector<Interval>& merged)
       : by_(by), first_(first), width_(width), merged_(merged), cells_(columns, std::numeric_limits<float>::quiet_NaN()) {}
 
+  std::optional<Need> need() override { return need_of(by_); }
   bool takes_summary(std::uint64_t first, std::uint64_t last) override {
     const auto left = without({first, last}, merged_);
     return column(first) == column(last) && left.size() == 1 && left[0].first == first && left[0].last == last;
@@ -127,12 +128,13 @@ void Api::do_get_heat_map(const v1::GetHeatMapRequest& request, v1::GetHeatMapRe
   }
   ReportReader reader(reading, *catalog, deadline());
   response.set_truncated(!merge_attempts(reading, *catalog, reader, range, covered.merged, rows, cells));
+  std::vector<TensorSeries> series;
+  for (const auto tensor : rows) series.emplace_back(reading, *catalog, tensor);
+  if (!TensorSeries::read_pieces(
+          series, range, [&](std::size_t i) -> TensorSeries::Sink& { return cells[i]; }, [&] { return reader.late(); })) {
+    response.set_truncated(true);
+  }
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (reader.late()) {
-      response.set_truncated(true);
-    } else {
-      TensorSeries(reading, *catalog, rows[i]).read_pieces(range, cells[i]);
-    }
     auto& out = *response.add_rows();
     *out.mutable_info() = catalog->tensors[rows[i]].info;
     out.mutable_cells()->Add(cells[i].cells().begin(), cells[i].cells().end());

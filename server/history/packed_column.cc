@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 namespace scalewatch::history {
 
@@ -93,6 +94,41 @@ Fit best_fit(std::span<const std::uint64_t> values) {
   return best;
 }
 
+// Lowest bit first.
+void append_packed(std::span<const std::uint64_t> values, unsigned width, std::string& out) {
+  constexpr unsigned kNarrow = 56;  // with up to seven bits that wait it fits a word
+  const std::size_t begin = out.size();
+  const std::size_t size = (values.size() * width + 7) / 8;
+  out.resize(begin + size + sizeof(Wide));
+  char* place = &out[begin];
+  if (width <= kNarrow) {
+    std::uint64_t pending = 0;
+    unsigned bits = 0;
+    for (const std::uint64_t value : values) {
+      pending |= value << bits;
+      bits += width;
+      std::memcpy(place, &pending, sizeof pending);
+      place += bits / 8;
+      pending >>= bits & ~7U;
+      bits &= 7U;
+    }
+    std::memcpy(place, &pending, sizeof pending);
+  } else {
+    Wide pending = 0;
+    unsigned bits = 0;
+    for (const std::uint64_t value : values) {
+      pending |= static_cast<Wide>(value) << bits;
+      bits += width;
+      std::memcpy(place, &pending, sizeof pending);
+      place += bits / 8;
+      pending >>= bits & ~7U;
+      bits &= 7U;
+    }
+    std::memcpy(place, &pending, sizeof(std::uint64_t));
+  }
+  out.resize(begin + size);
+}
+
 }  // namespace
 
 void put_varint(std::uint64_t value, std::string& out) {
@@ -124,6 +160,7 @@ void pack_column(std::span<const std::uint64_t> bits, NumberKind kind, std::stri
   const Fit fit = best_fit(values);
   const std::uint64_t limit = fit.width == 64 ? UINT64_MAX : (std::uint64_t{1} << fit.width) - 1;
   std::array<std::uint8_t, kMaxColumn> exceptions;
+  std::array<std::uint64_t, kMaxColumn> apart;
   std::size_t exception_count = 0;
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (values[i] < fit.base || values[i] - fit.base > limit) exceptions[exception_count++] = static_cast<std::uint8_t>(i);
@@ -134,29 +171,12 @@ void pack_column(std::span<const std::uint64_t> bits, NumberKind kind, std::stri
   put_varint(fit.base, out);
   if (exception_count > 0) out.push_back(static_cast<char>(exception_count));
 
-  Wide pending = 0;
-  unsigned pending_bits = 0;
-  std::size_t place = out.size();
-  out.resize(place + (values.size() * fit.width + 7) / 8);
-  std::size_t next_exception = 0;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    std::uint64_t value = values[i] - fit.base;
-    if (next_exception < exception_count && exceptions[next_exception] == i) {
-      value = 0;
-      ++next_exception;
-    }
-    pending |= static_cast<Wide>(value) << pending_bits;
-    pending_bits += fit.width;
-    while (pending_bits >= 8) {
-      out[place++] = static_cast<char>(pending);
-      pending >>= 8;
-      pending_bits -= 8;
-    }
-  }
-  if (pending_bits > 0) out[place] = static_cast<char>(pending);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] -= fit.base;
+  for (std::size_t i = 0; i < exception_count; ++i) apart[i] = std::exchange(values[exceptions[i]], 0) + fit.base;
+  append_packed(values, fit.width, out);
   for (std::size_t i = 0; i < exception_count; ++i) {
     out.push_back(static_cast<char>(exceptions[i]));
-    put_varint(values[exceptions[i]], out);
+    put_varint(apart[i], out);
   }
 }
 
@@ -200,6 +220,40 @@ std::uint64_t PackedColumn::restore(std::uint64_t value) const {
   return negative ? magnitude | sign : magnitude;
 }
 
+void PackedColumn::unpack(std::span<std::uint64_t> out) const {
+  constexpr unsigned kWordBits = 57;  // a value this wide lies within eight bytes wherever it begins
+  std::size_t i = 0;
+  if (width_ == 0) {
+    std::fill(out.begin(), out.end(), base_);
+    i = out.size();
+  } else if (width_ <= kWordBits) {
+    const std::uint64_t mask = (std::uint64_t{1} << width_) - 1;
+    const auto size = static_cast<std::size_t>(packed_end_ - packed_);
+    const std::size_t whole = size < 8 ? 0 : std::min(out.size(), (size - 8) * 8 / width_ + 1);
+    for (std::size_t bit = 0; i < whole; ++i, bit += width_) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, packed_ + bit / 8, sizeof word);
+      out[i] = base_ + (word >> bit % 8 & mask);
+    }
+  }
+  for (; i < out.size(); ++i) out[i] = packed_at(i);
+  for (std::string_view rest = exceptions_; !rest.empty();) {
+    const auto place = static_cast<std::uint8_t>(rest.front());
+    rest.remove_prefix(1);
+    std::uint64_t value = 0;
+    take_varint(rest, value);
+    if (place < out.size()) out[place] = value;
+  }
+  if (kind_ == NumberKind::kInteger) return;
+  const int sign = sign_bit(kind_);
+  if (flags_ & kMixed) {
+    for (auto& value : out) value = value >> 1 << shift_ | (value & 1) << sign;
+  } else {
+    const std::uint64_t negative = flags_ & kNegative ? std::uint64_t{1} << sign : 0;
+    for (auto& value : out) value = value << shift_ | negative;
+  }
+}
+
 std::uint64_t PackedColumn::at(std::size_t index) const {
   for (std::string_view rest = exceptions_; !rest.empty();) {
     const auto place = static_cast<std::uint8_t>(rest.front());
@@ -209,7 +263,11 @@ std::uint64_t PackedColumn::at(std::size_t index) const {
     if (place == index) return restore(value);
     if (place > index) break;
   }
-  if (width_ == 0) return restore(base_);
+  return restore(packed_at(index));
+}
+
+std::uint64_t PackedColumn::packed_at(std::size_t index) const {
+  if (width_ == 0) return base_;
   const std::size_t bit = index * width_;
   const char* from = packed_ + bit / 8;
   const unsigned skip = bit % 8;
@@ -217,7 +275,7 @@ std::uint64_t PackedColumn::at(std::size_t index) const {
   static_assert(std::endian::native == std::endian::little);
   std::memcpy(&word, from, std::min<std::size_t>(9, static_cast<std::size_t>(packed_end_ - from)));
   const auto value = static_cast<std::uint64_t>(word >> skip);
-  return restore(base_ + (width_ == 64 ? value : value & ((std::uint64_t{1} << width_) - 1)));
+  return base_ + (width_ == 64 ? value : value & ((std::uint64_t{1} << width_) - 1));
 }
 
 }  // namespace scalewatch::history

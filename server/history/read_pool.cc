@@ -27,7 +27,8 @@ std::unique_ptr<Connection> ReadPool::take() {
   lock.unlock();
   try {
     auto connection = std::make_unique<Connection>(path_, SQLITE_OPEN_READONLY);
-    connection->execute("PRAGMA query_only = ON; PRAGMA temp_store = MEMORY");
+    // 16 MB each: the inner pages of the big tables and the map of their overflow stay while a query walks over many chunks.
+    connection->execute("PRAGMA query_only = ON; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -16384");
     return connection;
   } catch (...) {
     give_back(nullptr);

@@ -27,9 +27,8 @@ std::uint32_t records_of(const v1::RecordBlock& block) {
   return std::min(block.count(), static_cast<std::uint32_t>(block.sum_size()));
 }
 
-Measured dense_record(const v1::RecordBlock& block, int index, std::uint64_t table_numel) {
+void dense_record(const v1::RecordBlock& block, int index, std::uint64_t table_numel, Measured& measured) {
   constexpr float kAbsent = std::numeric_limits<float>::quiet_NaN();
-  Measured measured;
   measured.scale = effective_scale(block.measured_under_scale());
   measured.target = static_cast<DType>(block.target());
   measured.micro_batches = std::max(1U, block.micro_batches());
@@ -43,7 +42,6 @@ Measured dense_record(const v1::RecordBlock& block, int index, std::uint64_t tab
   record.zero = at(block.zero(), index, std::uint64_t{0});
   record.subnormal = at(block.subnormal(), index, std::uint64_t{0});
   record.flushed = at(block.flushed(), index, std::uint64_t{0});
-  return measured;
 }
 
 namespace {
@@ -86,7 +84,7 @@ void for_each_record(const v1::Report& report, const NumelOf& numel_of,
       return block.ids().empty() ? block.first_id() + static_cast<std::uint32_t>(index) : block.ids(index);
     };
     records.clear();
-    for (int i = 0; i < size; ++i) records.push_back(dense_record(block, i, numel_of(id_of(i))));
+    for (int i = 0; i < size; ++i) dense_record(block, i, numel_of(id_of(i)), records.emplace_back());
     sparse_part(block, [&](std::uint32_t index) { return index < records.size() ? &records[index] : nullptr; });
     for (int i = 0; i < size; ++i) visit(id_of(i), records[static_cast<std::size_t>(i)]);
   }
@@ -96,7 +94,8 @@ std::optional<Measured> find_record(const v1::Report& report, std::uint32_t id, 
   for (const auto& block : report.blocks()) {
     const int index = position(block, id);
     if (index < 0) continue;
-    Measured measured = dense_record(block, index, numel);
+    Measured measured;
+    dense_record(block, index, numel, measured);
     sparse_part(block, [&](std::uint32_t other) { return other == static_cast<std::uint32_t>(index) ? &measured : nullptr; });
     return measured;
   }

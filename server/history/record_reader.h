@@ -28,7 +28,7 @@ std::uint32_t records_of(const v1::RecordBlock& block);
 inline std::uint32_t id_at(const v1::RecordBlock& block, std::uint32_t index) {
   return block.ids().empty() ? block.first_id() + index : block.ids(static_cast<int>(index));
 }
-// A block's record at `index`, without its sparse columns.
-Measured dense_record(const v1::RecordBlock& block, int index, std::uint64_t numel);
+// A block's record at `index`, without its sparse columns: these are left alone.
+void dense_record(const v1::RecordBlock& block, int index, std::uint64_t numel, Measured& measured);
 
 }  // namespace scalewatch::history

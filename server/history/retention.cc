@@ -51,11 +51,17 @@ bool Retention::step(std::int64_t now_ms) {
     if (looked_ms_ && now_ms - *looked_ms_ < options_.every.count()) return false;
     task_ = choose(now_ms);
     if (!task_) task_ = choose_attempts();
+    if (!task_) task_ = choose_run_size();
     if (!task_) {
       looked_ms_ = now_ms;
       return false;
     }
-    spdlog::info("history: run '{}' is {}", task_->name, task_->remove ? "removed" : "thinned to summaries");
+    if (task_->quota) {
+      spdlog::info("history: run '{}' holds more than history.max_run_size: its oldest attempts keep only summaries",
+                   task_->name);
+    } else {
+      spdlog::info("history: run '{}' is {}", task_->name, task_->remove ? "removed" : "thinned to summaries");
+    }
   }
   if (!(task_->remove ? remove(*task_) : thin(*task_))) task_.reset();
   return true;
@@ -107,6 +113,52 @@ std::optional<Retention::Task> Retention::choose_attempts() {
   return std::nullopt;
 }
 
+std::int64_t Retention::chunk_bytes(std::int64_t run) {
+  Size& size = sizes_[run];
+  std::vector<std::int64_t> streams;
+  {
+    Query query(reader_, "SELECT id FROM streams WHERE run = ?", run);
+    while (query.step()) streams.push_back(query.i64(0));
+  }
+  for (const std::int64_t stream : streams) {
+    auto& seen = size.seen.try_emplace(stream, chunk_key(stream, 0, 0) - 1).first->second;
+    Query newer(reader_, "SELECT coalesce(sum(length(frames)), 0), max(id) FROM chunks WHERE id > ? AND id < ?", seen,
+                chunk_key(stream + 1, 0, 0));
+    if (!newer.step() || newer.is_null(1)) continue;
+    size.bytes += newer.i64(0);
+    seen = newer.i64(1);
+  }
+  return size.bytes;
+}
+
+std::optional<Retention::Task> Retention::choose_run_size() {
+  if (options_.max_run_bytes == 0) return std::nullopt;
+  std::vector<Task> runs;
+  {
+    Query query(reader_, "SELECT id, uid, name FROM runs");
+    while (query.step()) runs.push_back({query.i64(0), query.bytes(1), query.bytes(2)});
+  }
+  for (auto& task : runs) {
+    if (is_pinned(task.name) || chunk_bytes(task.run) <= static_cast<std::int64_t>(options_.max_run_bytes)) continue;
+    if (!has_whole_stretch(task.run, UINT64_MAX)) continue;
+    task.quota = true;
+    return task;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::int64_t> Retention::oldest_stretch(std::int64_t run, std::uint64_t below) {
+  // The first of each stream; of these the oldest.
+  Query query(
+      reader_,
+      "SELECT stretches.id FROM (SELECT segment, (SELECT id FROM stretches INDEXED BY stretches_whole WHERE stream = "
+      "streams.id AND thinned = 0 AND last_attempt < ?2 ORDER BY last_attempt LIMIT 1) AS first FROM streams WHERE run = "
+      "?1) JOIN stretches ON stretches.id = first ORDER BY segment, last_attempt LIMIT 1",
+      run, static_cast<std::int64_t>(std::min<std::uint64_t>(below, INT64_MAX)));
+  if (!query.step()) return std::nullopt;
+  return query.i64(0);
+}
+
 bool Retention::remove_range(const char* select, const char* erase, std::int64_t first, std::int64_t last) {
   {
     Query any(reader_, select, first, last);
@@ -117,19 +169,26 @@ bool Retention::remove_range(const char* select, const char* erase, std::int64_t
 }
 
 bool Retention::thin(const Task& task) {
-  std::int64_t stretch = -1;
-  {
-    Query query(reader_,
-                "SELECT stretches.id FROM streams JOIN stretches INDEXED BY stretches_whole ON stretches.stream = streams.id "
-                "WHERE run = ? AND thinned = 0 AND last_attempt < ? LIMIT 1",
-                task.run, static_cast<std::int64_t>(std::min<std::uint64_t>(task.below, INT64_MAX)));
-    if (query.step()) stretch = query.i64(0);
+  const bool counts = options_.max_run_bytes > 0;
+  const auto oldest = oldest_stretch(task.run, task.below);
+  if (!oldest) return false;
+  const std::int64_t stretch = *oldest;
+  // What was begun is thinned to its end.
+  if (task.quota && stretch != begun_ && chunk_bytes(task.run) <= static_cast<std::int64_t>(options_.max_run_bytes))
+    return false;
+  begun_ = stretch;
+  std::int64_t going = 0;
+  if (counts) {
+    Query size(reader_,
+               "SELECT coalesce(sum(length(frames)), 0) FROM (SELECT frames FROM chunks WHERE id BETWEEN ? AND ? LIMIT ?)",
+               stretch << 20, (stretch << 20) + kMaxBlock, kRows);
+    if (size.step()) going = size.i64(0);
   }
-  if (stretch < 0) return false;
   // Chunks share the stretch's key but for the block.
   if (remove_range("SELECT 1 FROM chunks WHERE id BETWEEN ? AND ? LIMIT 1",
                    "DELETE FROM chunks WHERE id IN (SELECT id FROM chunks WHERE id BETWEEN ? AND ? LIMIT ?)", stretch << 20,
                    (stretch << 20) + kMaxBlock)) {
+    if (counts) sizes_[task.run].bytes -= going;
     return true;
   }
   write_(WriteClass::kRetention, [&](Connection& writer) {
@@ -201,6 +260,7 @@ void Retention::remove_last(const Task& task) {
     Query(writer, "DELETE FROM snapshots WHERE run = ?", task.run).run();
     Query(writer, "DELETE FROM streams WHERE run = ?", task.run).run();
     Query(writer, "DELETE FROM runs WHERE id = ?", task.run).run();
+    sizes_.erase(task.run);
     removed_();
   });
 }

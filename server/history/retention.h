@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ struct RetentionOptions {
   std::uint32_t max_runs = 0;       // 0 = no limit
   std::uint64_t max_bytes = 0;      // 0 = no limit; runs are thinned, oldest first, before the oldest go
   std::uint64_t keep_attempts = 0;  // of every run, running ones too, older attempts are thinned; 0 = no limit
+  std::uint64_t max_run_bytes = 0;  // of every run's chunks; the oldest attempts beyond are thinned; 0 = no limit
   std::string pinned;               // names with * and ?, separated by commas
   std::chrono::milliseconds every{60'000};
 };
@@ -44,9 +46,20 @@ class Retention {
     std::string name;
     bool remove = false;
     std::uint64_t below = UINT64_MAX;  // thin stretches that end before this attempt
+    bool quota = false;                // only until the run is within max_run_bytes
+  };
+  // What a run's chunks take, as far as they were looked at.
+  struct Size {
+    std::int64_t bytes = 0;
+    std::map<std::int64_t, std::int64_t> seen;  // by stream: id of its newest chunk
   };
   std::optional<Task> choose(std::int64_t now_ms);
   std::optional<Task> choose_attempts();
+  std::optional<Task> choose_run_size();
+  // Looks at chunks that came since; the first time at all of the run's, without their pages of content.
+  std::int64_t chunk_bytes(std::int64_t run);
+  // The oldest stretch that still has chunks; absent: none that ends before `below`.
+  std::optional<std::int64_t> oldest_stretch(std::int64_t run, std::uint64_t below);
   [[nodiscard]] bool has_whole_stretch(std::int64_t run, std::uint64_t below);
   // One piece; false when the task is done.
   bool thin(const Task& task);
@@ -62,7 +75,9 @@ class Retention {
   const std::function<void()> removed_;
   Connection reader_;
   std::vector<std::string> pinned_;
+  std::map<std::int64_t, Size> sizes_;  // by run; only with max_run_bytes
   std::optional<Task> task_;
+  std::int64_t begun_ = -1;  // the stretch that is being thinned
   std::optional<std::int64_t> looked_ms_;
 };
 

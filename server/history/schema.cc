@@ -23,6 +23,7 @@ PRAGMA journal_mode = WAL;
 PRAGMA synchronous = FULL;
 PRAGMA foreign_keys = OFF;
 PRAGMA temp_store = MEMORY;
+PRAGMA secure_delete = OFF;
 PRAGMA journal_size_limit = 67108864;
 )sql";
 
@@ -250,6 +251,16 @@ PRAGMA user_version = 2;
 COMMIT;
 )sql";
 
+// Made at every open where it is missing, without a version of its own: a server that does not know it pages more, not less.
+constexpr const char* kSilences = R"sql(
+CREATE TABLE IF NOT EXISTS silences (
+  id TEXT PRIMARY KEY,
+  ends_ms INTEGER NOT NULL,
+  silence BLOB NOT NULL              -- Silence
+);
+CREATE INDEX IF NOT EXISTS silences_by_end ON silences (ends_ms);
+)sql";
+
 // Version 1 kept payloads in reports.
 constexpr const char* kFromVersion1 = R"sql(
 INSERT INTO payloads (id, payload) SELECT id, payload FROM reports;
@@ -284,7 +295,7 @@ void prepare_schema(Connection& connection, const std::string& path) {
   if (empty && application == 0) {
     connection.execute(kFileLayout);
     connection.execute(kEveryOpen);
-    for (const char* part : {kSchema, kChunks, kViews, kSeal}) connection.execute(part);
+    for (const char* part : {kSchema, kChunks, kViews, kSeal, kSilences}) connection.execute(part);
     return;
   }
   if (application != kApplicationId) {
@@ -297,6 +308,7 @@ void prepare_schema(Connection& connection, const std::string& path) {
   }
   connection.execute(kEveryOpen);
   if (version < kSchemaVersion) upgrade(connection, path, version);
+  connection.execute(kSilences);
 }
 
 }  // namespace scalewatch::history

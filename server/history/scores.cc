@@ -4,6 +4,30 @@
 
 namespace scalewatch::history {
 
+namespace {
+
+std::optional<double> as_float(std::optional<double> value) {
+  if (value) value = rounded_up(*value);
+  return value;
+}
+
+}  // namespace
+
+Need need_of(By::By by) {
+  switch (by) {
+    case By::BY_ABSMAX:
+      return Need::kMagnitude;
+    case By::BY_UNDERFLOW:
+      return Need::kUnderflow;
+    case By::BY_NON_FINITE:
+      return Need::kNonFinite;
+    case By::BY_NORM:
+      return Need::kNorm;
+    default:
+      return Need::kHeadroom;
+  }
+}
+
 std::optional<double> score(By::By by, const Measured& measured) {
   const auto& record = measured.record;
   switch (by) {
@@ -11,12 +35,12 @@ std::optional<double> score(By::By by, const Measured& measured) {
       if (std::isnan(record.absmax())) return std::nullopt;
       return record.absmax() / measured.scale;
     case By::BY_UNDERFLOW:
-      return underflow_of(measured);
+      return as_float(underflow_of(measured));
     case By::BY_NON_FINITE:
       if (record.non_finite() == 0) return std::nullopt;
       return static_cast<double>(record.non_finite());
     case By::BY_NORM:
-      return norm_of(measured);
+      return as_float(norm_of(measured));
     default:
       if (const auto octaves = headroom_of(measured)) return -*octaves;
       return std::nullopt;

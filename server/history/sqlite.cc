@@ -181,6 +181,8 @@ BlobReader::~BlobReader() {
 
 bool BlobReader::open(std::int64_t rowid) {
   int code = SQLITE_OK;
+  if (blob_ != nullptr && row_ == rowid) return true;
+  row_ = rowid;
   if (blob_ != nullptr) {
     code = sqlite3_blob_reopen(blob_, rowid);
     if (code == SQLITE_OK) return true;

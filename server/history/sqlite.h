@@ -82,6 +82,7 @@ class BlobReader {
   const char* table_;
   const char* column_;
   sqlite3_blob* blob_ = nullptr;
+  std::int64_t row_ = 0;  // that it is at
 };
 
 // One use of a cached statement. Bound text and blobs must outlive it. Two at once of the same text on one connection are a

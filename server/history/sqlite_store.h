@@ -63,6 +63,7 @@ class SqliteStore : public engine::HistoryStore, public engine::OutboxStore, pub
   std::vector<engine::AlertRow> list(const Filter& filter, const std::optional<Cursor>& after, std::size_t limit) override;
   std::optional<engine::AlertRow> find(const std::string& id) override;
   std::vector<v1::DeliveryStatus> deliveries(const std::string& id) override;
+  std::vector<engine::SilenceRow> silences(std::int64_t after_ms, std::size_t limit) override;
 
   // For the other readers of this room.
   ReadPool& readers() { return readers_; }

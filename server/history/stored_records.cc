@@ -133,7 +133,7 @@ std::optional<Measured> StoredRecords::find(const StoredReport& report, std::uin
   return find_record(*parsed, id, numel);
 }
 
-void StoredRecords::for_each(const StoredReport& report, const Numel& numel,
+void StoredRecords::for_each(const StoredReport& report, Ids ids, const Numel& numel,
                              const std::function<void(std::uint32_t, const Measured&)>& visit) {
   if (const v1::Report* parsed = payload(report)) {
     for_each_record(*parsed, numel, visit);
@@ -143,7 +143,8 @@ void StoredRecords::for_each(const StoredReport& report, const Numel& numel,
   if (stretch == nullptr) return;
   const std::size_t place = *stretch->place(report.attempt);
   Query chunks(reading_.connection(), "SELECT id, frames FROM chunks WHERE id BETWEEN ? AND ?",
-               chunk_key(stretch->stream, stretch->number, 0), chunk_key(stretch->stream, stretch->number, kMaxBlock));
+               chunk_key(stretch->stream, stretch->number, ids.first / kChunkTensors),
+               chunk_key(stretch->stream, stretch->number, std::min<std::int64_t>(ids.last / kChunkTensors, kMaxBlock)));
   FrameView view;
   while (chunks.step()) {
     const auto block = static_cast<std::uint32_t>(chunks.i64(0) & kMaxBlock);
@@ -158,29 +159,50 @@ void StoredRecords::for_each(const StoredReport& report, const Numel& numel,
   }
 }
 
+const StretchDetail* StoredRecords::detail_of(const StoredReport& report, const StretchRow& stretch) {
+  if (details_.size() >= kMaxDetails && !details_.contains(report.stream)) details_.clear();
+  Detail& detail = details_[report.stream];
+  if (detail.number != stretch.number) {
+    detail.number = -1;
+    Query query(reading_.connection(), "SELECT detail FROM stretches WHERE id = ?",
+                stretch_key(stretch.stream, stretch.number));
+    if (!query.step() || query.view(0).empty()) return nullptr;
+    detail.detail = {};
+    if (!detail.detail.open(query.view(0), stretch.reports)) damaged(report);
+    detail.number = stretch.number;
+  }
+  return &detail.detail;
+}
+
+void StoredRecords::for_each_histogram(const StoredReport& report,
+                                       const std::function<void(const v1::RecordBlock&, const v1::ExponentHistogram&)>& visit) {
+  const auto each = [&](const v1::Report& blocks) {
+    for (const auto& block : blocks.blocks()) {
+      for (const auto& histogram : block.exponents()) visit(block, histogram);
+    }
+  };
+  if (const v1::Report* parsed = payload(report)) return each(*parsed);
+  const StretchRow* stretch = stretch_of(report);
+  const StretchDetail* detail = stretch != nullptr ? detail_of(report, *stretch) : nullptr;
+  if (detail == nullptr) return;
+  const auto blocks = detail->bare_blocks(*stretch->place(report.attempt));
+  if (!blocks) damaged(report);
+  each(*blocks);
+}
+
 std::optional<v1::Report> StoredRecords::whole(const StoredReport& report, const Numel& numel) {
   if (const v1::Report* parsed = payload(report)) return *parsed;
   const StretchRow* stretch = stretch_of(report);
-  if (stretch == nullptr) return std::nullopt;
-  if (details_.size() >= kMaxDetails && !details_.contains(report.stream)) details_.clear();
-  Detail& detail = details_[report.stream];
-  if (detail.number != stretch->number) {
-    detail.number = -1;
-    Query query(reading_.connection(), "SELECT detail FROM stretches WHERE id = ?",
-                stretch_key(stretch->stream, stretch->number));
-    if (!query.step() || query.view(0).empty()) return std::nullopt;
-    detail.detail = {};
-    if (!detail.detail.open(query.view(0), stretch->reports)) damaged(report);
-    detail.number = stretch->number;
-  }
+  const StretchDetail* detail = stretch != nullptr ? detail_of(report, *stretch) : nullptr;
+  if (detail == nullptr) return std::nullopt;
   std::unordered_map<std::uint32_t, Measured> records;
-  for_each(report, numel, [&](std::uint32_t id, const Measured& measured) { records.emplace(id, measured); });
+  for_each(report, {}, numel, [&](std::uint32_t id, const Measured& measured) { records.emplace(id, measured); });
   const auto record = [&](std::uint32_t id) -> std::optional<Measured> {
     const auto found = records.find(id);
     if (found == records.end()) return std::nullopt;
     return found->second;
   };
-  auto rebuilt = detail.detail.rebuild(*stretch->place(report.attempt), record, numel);
+  auto rebuilt = detail->rebuild(*stretch->place(report.attempt), record, numel);
   if (!rebuilt) damaged(report);
   return rebuilt;
 }

@@ -45,15 +45,25 @@ class StoredRecords {
   const v1::Report* payload(const StoredReport& report);
   // A tensor's record. Absent: the report has none, or it was thinned to summaries.
   std::optional<Measured> find(const StoredReport& report, std::uint32_t id, std::uint64_t numel);
-  // All of a report's records; from chunks in rising order of ids, else of blocks.
-  void for_each(const StoredReport& report, const Numel& numel,
+  // Ids of tensors, both ends inclusive.
+  struct Ids {
+    std::uint32_t first = 0;
+    std::uint32_t last = UINT32_MAX;
+  };
+  // A report's records; from chunks in rising order of ids, else of blocks. At least those of `ids`, and only these are sought.
+  void for_each(const StoredReport& report, Ids ids, const Numel& numel,
                 const std::function<void(std::uint32_t, const Measured&)>& visit);
   // The frame of a tensor over a stretch, valid until the next call; null when it has none.
   const FrameView* frame(const StretchRow& stretch, std::uint32_t id, std::uint64_t numel);
   // The report as a message, from its payload or rebuilt; absent when thinned to summaries.
   std::optional<v1::Report> whole(const StoredReport& report, const Numel& numel);
+  // The report's histograms, each with its block. None when it was thinned to summaries.
+  void for_each_histogram(const StoredReport& report,
+                          const std::function<void(const v1::RecordBlock&, const v1::ExponentHistogram&)>& visit);
 
  private:
+  // Null: it was let go.
+  const StretchDetail* detail_of(const StoredReport& report, const StretchRow& stretch);
   const StretchRow* stretch_of(const StoredReport& report);
 
   Reading& reading_;

@@ -3,7 +3,6 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 
 #include "server/history/record_reader.h"
@@ -113,7 +112,8 @@ struct StretchBuilder::Indexed {
   bool non_finite = false;
 
   bool index();
-  [[nodiscard]] std::optional<Measured> at(std::uint32_t id, std::uint64_t numel) const;
+  // False: no record of the tensor.
+  bool at(std::uint32_t id, std::uint64_t numel, Measured& measured) const;
 };
 
 // False when a tensor is named twice or a column is short.
@@ -146,10 +146,9 @@ bool StretchBuilder::Indexed::index() {
   return true;
 }
 
-std::optional<Measured> StretchBuilder::Indexed::at(std::uint32_t id, std::uint64_t numel) const {
-  if (id >= places.size() || places[id].first == 0) return std::nullopt;
-  Measured measured =
-      dense_record(report.blocks(static_cast<int>(places[id].first - 1)), static_cast<int>(places[id].second), numel);
+bool StretchBuilder::Indexed::at(std::uint32_t id, std::uint64_t numel, Measured& measured) const {
+  if (id >= places.size() || places[id].first == 0) return false;
+  dense_record(report.blocks(static_cast<int>(places[id].first - 1)), static_cast<int>(places[id].second), numel, measured);
   if (!sparse.empty()) {
     if (const auto found = sparse.find(id); found != sparse.end()) {
       measured.record.nan = found->second.counts.nan;
@@ -159,7 +158,7 @@ std::optional<Measured> StretchBuilder::Indexed::at(std::uint32_t id, std::uint6
       measured.first_bad_micro = found->second.first_bad_micro;
     }
   }
-  return measured;
+  return true;
 }
 
 StretchBuilder::StretchBuilder(const std::vector<TableTensor>& table) : table_(table) {}
@@ -178,64 +177,39 @@ bool StretchBuilder::non_finite(std::size_t place) const {
   return reports_[place]->non_finite;
 }
 
-namespace {
-
-void widen(ChunkRow& row, const TensorSummary& summary, std::string_view name) {
-  const Record& total = summary.total.record;
-  row.records += summary.records;
-  row.non_finite += total.non_finite();
-  row.subnormal += total.subnormal;
-  row.flushed += total.flushed;
-  if (summary.headroom && (!row.min_headroom || *summary.headroom < *row.min_headroom)) {
-    row.min_headroom = summary.headroom;
-    row.worst_tensor = name;
-  }
-}
-
-}  // namespace
-
 void StretchBuilder::chunks(const std::function<void(ChunkRow)>& take) {
   std::size_t ids = 0;
   for (const auto& report : reports_) ids = std::max(ids, report->places.size());
   TensorRows rows;
   for (std::uint32_t begin = 0; begin < ids; begin += kChunkTensors) {
-    ChunkRow row;
-    row.block = begin / kChunkTensors;
     const std::size_t count = std::min<std::size_t>(kChunkTensors, ids - begin);
-    std::vector<std::string> frames(count);
-    std::vector<TensorSummary> summaries(count);
-    std::vector<std::uint64_t> numels(count);
+    ChunkBuilder builder(begin / kChunkTensors, count, reports_.size());
     for (std::uint32_t i = 0; i < count; ++i) {
       const std::uint32_t id = begin + i;
-      numels[i] = id < table_.size() ? table_[id].numel : 0;
+      const std::uint64_t numel = id < table_.size() ? table_[id].numel : 0;
       rows.places.clear();
-      rows.rows.clear();
+      rows.rows.assign(reports_.size(), Measured{});
+      std::size_t records = 0;
       for (std::size_t place = 0; place < reports_.size(); ++place) {
-        const auto measured = reports_[place]->at(id, numels[i]);
-        if (!measured) continue;
+        if (!reports_[place]->at(id, numel, rows.rows[records])) continue;
         rows.places.push_back(static_cast<std::uint8_t>(place));
-        rows.rows.push_back(*measured);
-        summaries[i].add(static_cast<std::uint32_t>(place), *measured);
-        if (const float absmax = measured->record.absmax(); !std::isnan(absmax)) {
-          const double unscaled = absmax / measured->scale;
-          row.absmax_max = std::max(row.absmax_max.value_or(unscaled), unscaled);
-          row.absmax_min = std::min(row.absmax_min.value_or(unscaled), unscaled);
-        }
+        ++records;
       }
-      write_frame(rows, reports_.size(), numels[i], frames[i]);
-      widen(row, summaries[i], id < table_.size() ? std::string_view(table_[id].name) : std::string_view());
+      rows.rows.resize(records);
+      builder.set(i, rows, numel, id < table_.size() ? std::string_view(table_[id].name) : std::string_view());
     }
-    if (row.records == 0) continue;
-    row.frames = join_frames(frames);
-    row.summaries = write_summaries(summaries, reports_.size(), numels);
-    take(std::move(row));
+    if (ChunkRow row = builder.finish(); row.records > 0) take(std::move(row));
   }
 }
 
 std::string StretchBuilder::attempts() const {
+  return write_attempts(attempts_);
+}
+
+std::string write_attempts(std::span<const std::uint64_t> attempts) {
   // Counted from the place in the stretch, so that attempts without a gap need no bit.
   std::vector<std::uint64_t> values;
-  for (std::size_t i = 0; i < attempts_.size(); ++i) values.push_back(attempts_[i] - i);
+  for (std::size_t i = 0; i < attempts.size(); ++i) values.push_back(attempts[i] - i);
   std::string out;
   pack_column(values, NumberKind::kInteger, out);
   return out;
@@ -300,6 +274,13 @@ bool StretchDetail::open(std::string_view bytes, std::size_t reports) {
     one.skeleton = skeleton;
   }
   return true;
+}
+
+std::optional<v1::Report> StretchDetail::bare_blocks(std::size_t place) const {
+  if (place >= rests_.size()) return std::nullopt;
+  v1::Report report;
+  if (!report.MergeFromString(std::string(skeletons_[rests_[place].skeleton]))) return std::nullopt;
+  return report;
 }
 
 std::optional<v1::Report> StretchDetail::rebuild(std::size_t place,

@@ -8,13 +8,14 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "scalewatch/v1/ingest.pb.h"
-#include "server/history/chunk.h"
+#include "server/history/chunk_row.h"
 #include "server/history/sqlite.h"
 
 namespace scalewatch::history {
@@ -27,22 +28,6 @@ struct TableTensor {
 
 // A stream's table, by tensor id. Ends before a delta that can't be read.
 std::vector<TableTensor> stored_table(Connection& connection, std::int64_t stream);
-
-// The tensors of a chunk over a stretch.
-struct ChunkRow {
-  std::uint32_t block = 0;  // ids from 64 * block
-  std::string frames;
-  std::string summaries;
-  std::uint64_t records = 0;
-  // Over all of its records; absmax of stored values divided by their scale.
-  std::optional<double> absmax_max;
-  std::optional<double> absmax_min;
-  std::uint64_t non_finite = 0;
-  std::uint64_t subnormal = 0;
-  std::uint64_t flushed = 0;
-  std::optional<double> min_headroom;
-  std::string worst_tensor;  // name of the one with the least headroom
-};
 
 class StretchBuilder {
  public:
@@ -69,6 +54,8 @@ class StretchBuilder {
   std::vector<std::unique_ptr<Indexed>> reports_;
 };
 
+// Attempts of a stretch, 1 to 128 that rise, as in stretches.attempts.
+std::string write_attempts(std::span<const std::uint64_t> attempts);
 // Attempts of a stretch, from stretches.attempts. Empty for bytes that are none.
 std::vector<std::uint64_t> read_attempts(std::string_view bytes, std::size_t reports);
 
@@ -80,6 +67,8 @@ class StretchDetail {
   // The report at `place` as a message; absent when the file is damaged. `record` gives the record of a tensor at that place.
   std::optional<v1::Report> rebuild(std::size_t place, const std::function<std::optional<Measured>(std::uint32_t id)>& record,
                                     const std::function<std::uint64_t(std::uint32_t id)>& numel) const;
+  // Its blocks alone, without what is in the frames.
+  std::optional<v1::Report> bare_blocks(std::size_t place) const;
 
  private:
   std::string raw_;

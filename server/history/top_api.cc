@@ -1,5 +1,6 @@
 // The tensors that lead by one statistic.
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 #include <vector>
@@ -114,6 +115,7 @@ void take_summaries(Reading& reading, const Catalog& catalog, By::By by, v1::Rol
   std::map<std::int64_t, std::vector<const SegmentCover::Stretch*>> by_stream;
   for (const auto& stretch : cover.stretches) by_stream[stretch.stream].push_back(&stretch);
   SummariesView view;
+  std::array<TensorSummary, kChunkTensors> summaries;
   for (auto& [stream, stretches] : by_stream) {
     const auto& slots = *catalog.streams.at(stream).slots;
     std::vector<std::int64_t> numbers;
@@ -128,11 +130,12 @@ void take_summaries(Reading& reading, const Catalog& catalog, By::By by, v1::Rol
       while (rows.step()) {
         if (!std::binary_search(numbers.begin(), numbers.end(), rows.i64(0) & kMaxStretch)) continue;
         if (!view.open(rows.view(2), static_cast<std::size_t>(rows.i64(1)))) continue;
+        view.read(need_of(by), summaries);
         for (std::uint32_t i = 0; i < view.tensors() && block * kChunkTensors + i < slots.size(); ++i) {
           const auto& slot = slots[block * kChunkTensors + i];
-          if (slot.tensor == Catalog::kNone || view.records(i) == 0) continue;
+          if (slot.tensor == Catalog::kNone || summaries[i].records == 0) continue;
           if (role != v1::ROLE_UNSPECIFIED && catalog.tensors[slot.tensor].info.role() != role) continue;
-          if (const auto bound = score_bound(by, view.ranked(i))) leaders.take_bound(slot.tensor, *bound);
+          if (const auto bound = score_bound(by, summaries[i])) leaders.take_bound(slot.tensor, *bound);
         }
       }
     }

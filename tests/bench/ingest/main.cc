@@ -1,75 +1,159 @@
 // Records a second from clients to durable on disk: real scalewatchd, real store, real client library, all on this machine.
-// Then waits until compaction has caught up, for what a record takes on disk.
-//   scalewatch_bench_ingest [--json] [--seconds N] [--streams N] [--tensors N] [--no-compaction]
-#include <sys/resource.h>
-
-#include <chrono>
+// Then waits until compaction has caught up, for what a record takes on disk; then the same with retention at work beside it,
+// for how long that holds a commit up; then ClickHouse and Prometheus, where Debian's are installed, for what others take here.
+//   scalewatch_bench_ingest [--json] [--seconds N] [--streams N] [--tensors N] [--rate N] [--no-compaction] [--only] [--linear]
+// --rate: attempts a second of each stream, in place of as fast as can be. --only: nothing but the first.
+// --linear: 1, 4 and 16 million records, each against a server of its own.
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <map>
+#include <memory>
+#include <stdexcept>
 #include <string>
 #include <string_view>
-#include <thread>
 
-#include "tests/bench/support/load.h"
-#include "tests/bench/support/server_process.h"
+#include "tests/bench/ingest/passes.h"
 
 namespace {
 
-using namespace std::chrono_literals;
+using namespace scalewatch;
 
 struct Arguments {
   bool json = false;
-  bool compaction = true;
-  std::uint32_t seconds = 10;
-  scalewatch::bench::LoadOptions load;
+  bool only = false;
+  bool linear = false;
+  bench::PassOptions pass;
 };
 
 Arguments parse(int argc, char** argv) {
   Arguments out;
+  const std::map<std::string_view, std::uint32_t*> numbers{{"--seconds", &out.pass.seconds},
+                                                           {"--streams", &out.pass.streams},
+                                                           {"--tensors", &out.pass.tensors},
+                                                           {"--rate", &out.pass.attempts_per_s}};
   for (int i = 1; i < argc; ++i) {
     const std::string_view flag = argv[i];
-    const auto number = [&] {
-      const unsigned long value = i + 1 < argc ? std::strtoul(argv[++i], nullptr, 10) : 0;
-      if (value == 0 || value > 1'000'000) throw std::invalid_argument(std::string(flag) + " needs a number from 1 to 1000000");
-      return static_cast<std::uint32_t>(value);
-    };
     if (flag == "--json") {
       out.json = true;
+    } else if (flag == "--only") {
+      out.only = true;
+    } else if (flag == "--linear") {
+      out.linear = true;
     } else if (flag == "--no-compaction") {
-      out.compaction = false;
-    } else if (flag == "--seconds") {
-      out.seconds = number();
-    } else if (flag == "--streams") {
-      out.load.streams = number();
-    } else if (flag == "--tensors") {
-      out.load.tensors = number();
+      out.pass.compaction = false;
+    } else if (const auto found = numbers.find(flag); found != numbers.end() && i + 1 < argc) {
+      const unsigned long value = std::strtoul(argv[++i], nullptr, 10);
+      if (value == 0 || value > 1'000'000) throw std::invalid_argument(std::string(flag) + " needs a number from 1 to 1000000");
+      *found->second = static_cast<std::uint32_t>(value);
     } else {
       throw std::invalid_argument(
-          "usage: scalewatch_bench_ingest [--json] [--seconds N] [--streams N] [--tensors N] [--no-compaction]");
+          "usage: scalewatch_bench_ingest [--json] [--seconds N] [--streams N] [--tensors N] [--rate N] [--no-compaction] "
+          "[--only] [--linear]");
     }
   }
   return out;
 }
 
-constexpr std::chrono::seconds kQuiet{8};
+// Figures as lines, or as members of one JSON object.
+class Output {
+ public:
+  explicit Output(bool json) : json_(json) {}
+  void put(const std::string& name, double value, const char* unit, int digits = 1) {
+    if (json_) {
+      std::printf("%s\"%s\": %.*f", first_ ? "{" : ", ", name.c_str(), digits, value);
+    } else {
+      std::printf("%-52s %.*f %s\n", name.c_str(), digits, value, unit);
+    }
+    first_ = false;
+    std::fflush(stdout);
+  }
+  void say(const std::string& name, const std::string& text) {
+    if (json_) {
+      std::printf("%s\"%s\": \"%s\"", first_ ? "{" : ", ", name.c_str(), text.c_str());
+    } else {
+      std::printf("%-52s %s\n", name.c_str(), text.c_str());
+    }
+    first_ = false;
+  }
+  void end() const {
+    if (json_) std::printf("}\n");
+  }
 
-// Until the server has used next to no processor time for a while: what is to be compacted is.
-void wait_until_quiet(const scalewatch::bench::ServerProcess& server) {
-  double before = server.cpu_seconds();
-  for (;;) {
-    std::this_thread::sleep_for(kQuiet);
-    const double now = server.cpu_seconds();
-    if (now - before < 0.1) return;
-    before = now;
+ private:
+  const bool json_;
+  bool first_ = true;
+};
+
+void tell(const bench::Pass& pass, const bench::PassOptions& options, Output& out) {
+  constexpr double kNs = 1e9;
+  out.put("records_per_s", pass.records / pass.seconds, "durable", 0);
+  out.put("seconds", pass.seconds, "s");
+  out.put("streams", options.streams, "", 0);
+  out.put("tensors", options.tensors, "an attempt", 0);
+  out.put("bytes_per_record_when_the_load_ended", pass.bytes_at_end / pass.all_records, "on disk", 2);
+  out.put("bytes_per_record", pass.bytes / pass.all_records, "on disk", 2);
+  out.put("catch_up_s", pass.catch_up, "s of compaction after the load");
+  out.put("compaction_cpu_ns_per_record", pass.compaction_cpu / pass.all_records * kNs, "ns");
+  out.put("compaction_done_after_the_load", pass.compaction_after, "of it", 2);
+  out.put("server_cpu_ns_per_record", pass.server_cpu / pass.records * kNs, "ns during the load");
+  for (const auto& [name, seconds] : pass.threads) {
+    if (const double ns = seconds / pass.records * kNs; ns >= 0.5) out.put("  server thread " + name, ns, "ns a record");
+  }
+  out.put("client_cpu_ns_per_record", pass.client_cpu / pass.records * kNs, "ns, with its measuring");
+  out.put("durable_pause_p99_ms", pass.pause_p99 * 1e3, "ms");
+  out.put("durable_pause_longest_ms", pass.longest_pause * 1e3, "ms");
+  out.put("server_peak_memory_mb", static_cast<double>(pass.peak_memory) / 1e6, "MB");
+  out.put("reports_durable", static_cast<double>(pass.durable), "", 0);
+  out.put("reports_thinned", static_cast<double>(pass.thinned), "", 0);
+  out.put("reports_dropped", static_cast<double>(pass.dropped), "", 0);
+  for (const auto& [name, bits] : pass.entropy) out.put("  entropy of " + name, bits, "bits a value");
+}
+
+void linear(const bench::PassOptions& usual, Output& out) {
+  for (const std::uint64_t millions : {1, 4, 16}) {
+    bench::PassOptions options = usual;
+    options.records = millions * 1'000'000;
+    const auto pass = bench::run_pass(options);
+    const std::string name = std::to_string(millions) + " million records";
+    out.put(name + ", records_per_s", pass.records / pass.seconds, "durable", 0);
+    out.put(name + ", server_peak_memory_mb", static_cast<double>(pass.peak_memory) / 1e6, "MB");
   }
 }
 
-double own_cpu_seconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) / 1e6; };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+// The longest pause between two moments of durability, without retention and with it.
+void retention(const bench::Pass& without, const bench::PassOptions& usual, Output& out) {
+  bench::PassOptions options = usual;
+  options.keep_attempts = 300;
+  options.records = 0;
+  const auto pass = bench::run_pass(options);
+  out.put("with retention at work, records_per_s", pass.records / pass.seconds, "durable", 0);
+  out.put("with retention at work, durable_pause_p99_ms", pass.pause_p99 * 1e3, "ms");
+  out.put("with retention at work, durable_pause_longest_ms", pass.longest_pause * 1e3, "ms");
+  out.put("retention holds a commit up by, at p99", (pass.pause_p99 - without.pause_p99) * 1e3, "ms (goal 50)");
+}
+
+void others(double records_per_s, Output& out) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen("/usr/bin/python3 -B " SCALEWATCH_BENCH_OTHERS, "r"), pclose);
+  if (!pipe) throw std::runtime_error("cannot run " SCALEWATCH_BENCH_OTHERS);
+  std::array<char, 256> line;
+  while (std::fgets(line.data(), line.size(), pipe.get()) != nullptr) {
+    const std::string text(line.data(), std::string_view(line.data()).find_last_not_of('\n') + 1);
+    const auto space = text.find(' ');
+    const std::string name = text.substr(0, space);
+    char* end = nullptr;
+    const double rate = space == std::string::npos ? 0 : std::strtod(text.c_str() + space, &end);
+    if (rate <= 0) {
+      out.say(name, "not measured: " + (space == std::string::npos ? text : text.substr(space + 1)));
+    } else if (name == "clickhouse") {
+      out.put("clickhouse, 16-column rows a second", rate, "", 0);
+      out.put("records a second to its rows", records_per_s / rate, "times", 2);
+    } else {
+      out.put("prometheus, samples a second by remote write", rate, "", 0);
+      out.put("records a second to its records of 12", records_per_s / (rate / 12), "times", 1);
+    }
+  }
 }
 
 }  // namespace
@@ -77,69 +161,21 @@ double own_cpu_seconds() {
 int main(int argc, char** argv) {
   try {
     Arguments arguments = parse(argc, argv);
-    // Its streams are ranks of one run: each is to send everything.
-    scalewatch::bench::ServerProcess server(
-        std::string("collection:\n  stats_leader: false\nhistory:\n  idle_after: 2s\n  compaction: ") +
-        (arguments.compaction ? "true\n" : "false\n"));
-    arguments.load.server = server.address();
-    scalewatch::bench::Load load(arguments.load);
-    while (load.durable_reports() < 2U * arguments.load.streams) std::this_thread::sleep_for(10ms);
-    std::this_thread::sleep_for(1s);  // connections and caches are warm
-
-    const auto begin = std::chrono::steady_clock::now();
-    const std::uint64_t before = load.durable_reports();
-    const double server_before = server.cpu_seconds();
-    const double compaction_before = server.cpu_seconds("compactor");
-    const double client_before = own_cpu_seconds();
-    std::this_thread::sleep_for(std::chrono::seconds(arguments.seconds));
-    const std::uint64_t reports = load.durable_reports() - before;
-    const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    const double server_cpu = server.cpu_seconds() - server_before;
-    const double compaction_cpu = server.cpu_seconds("compactor") - compaction_before;
-    const double client_cpu = own_cpu_seconds() - client_before;
-
-    const auto totals = load.finish();
-    const std::uint64_t bytes_before = server.history_bytes();
-    const auto finished = std::chrono::steady_clock::now();
-    const double compaction_at_end = server.cpu_seconds("compactor");
-    wait_until_quiet(server);
-    const double catch_up = std::chrono::duration<double>(std::chrono::steady_clock::now() - finished - kQuiet).count();
-    const double compaction_all = server.cpu_seconds("compactor");
-    server.stop();
-    const double records = static_cast<double>(reports) * arguments.load.tensors;
-    const double per_second = records / elapsed;
-    const double bytes =
-        static_cast<double>(server.history_bytes()) / (static_cast<double>(totals.durable) * arguments.load.tensors);
-    const double all_records = static_cast<double>(totals.durable) * arguments.load.tensors;
-    const double rows_bytes = static_cast<double>(bytes_before) / all_records;
-    const double compaction_ns = compaction_all / all_records * 1e9;
-    const double after_load = compaction_all > 0 ? 1 - compaction_at_end / compaction_all : 0;
-    if (arguments.json) {
-      std::printf(
-          "{\"bytes_per_record_when_the_load_ended\": %.2f, \"compaction_cpu_ns_per_record\": %.1f, "
-          "\"compaction_done_after_the_load\": %.2f, \"catch_up_s\": %.1f, ",
-          rows_bytes, compaction_ns, after_load, catch_up);
-      std::printf(
-          "\"records_per_s\": %.0f, \"bytes_per_record\": %.2f, \"seconds\": %.3f, \"streams\": %u, \"tensors\": %u, "
-          "\"reports_durable\": %llu, \"reports_thinned\": %llu, \"reports_dropped\": %llu, \"server_cpu_ns_per_record\": "
-          "%.1f, "
-          "\"client_cpu_ns_per_record\": %.1f}\n",
-          per_second, bytes, elapsed, arguments.load.streams, arguments.load.tensors,
-          static_cast<unsigned long long>(totals.durable), static_cast<unsigned long long>(totals.thinned),
-          static_cast<unsigned long long>(totals.dropped), server_cpu / records * 1e9, client_cpu / records * 1e9);
-    } else {
-      std::printf("%u streams of %u tensors, %.1f s\n", arguments.load.streams, arguments.load.tensors, elapsed);
-      std::printf("records_per_s     %.0f durable\nbytes_per_record  %.2f on disk, %.2f when the load ended\n", per_second,
-                  bytes, rows_bytes);
-      std::printf("compaction        %.0f ns of CPU a record; %.0f%% of it after the load, which took %.0f s\n", compaction_ns,
-                  after_load * 100, catch_up);
-      std::printf("CPU meanwhile     compaction %.0f ns a record of the load\n", compaction_cpu / records * 1e9);
-      std::printf("CPU a record      server %.0f ns, client with its measuring %.0f ns\n", server_cpu / records * 1e9,
-                  client_cpu / records * 1e9);
-      std::printf("reports           %llu durable, %llu thinned, %llu dropped\n",
-                  static_cast<unsigned long long>(totals.durable), static_cast<unsigned long long>(totals.thinned),
-                  static_cast<unsigned long long>(totals.dropped));
+    Output out(arguments.json);
+    if (arguments.linear) {
+      linear(arguments.pass, out);
+      out.end();
+      return 0;
     }
+    bench::PassOptions first = arguments.pass;
+    first.settle = true;
+    const auto pass = bench::run_pass(first);
+    tell(pass, first, out);
+    if (!arguments.only) {
+      retention(pass, arguments.pass, out);
+      others(pass.records / pass.seconds, out);
+    }
+    out.end();
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "scalewatch_bench_ingest: %s\n", error.what());

@@ -1,26 +1,37 @@
-// How long queries over big histories take, each beside its goal.
-//   scalewatch_bench_query [--json] [--attempts N] [--tensors N] [--long N] [--runs N] [--rounds N]
+// How long a server takes to answer questions about big histories, each beside its goal: at rest, and while ingest runs.
+//   scalewatch_bench_query [--json] [--attempts N] [--tensors N] [--long N] [--runs N] [--rounds N] [--ingest N] [--folder DIR]
+// --ingest N: records a second beside the queries; 0 = none. --folder DIR: keeps the histories there and takes them from there.
+#include <grpcpp/grpcpp.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
-#include "server/history/history_api.h"
+#include "scalewatch/v1/history.grpc.pb.h"
 #include "tests/bench/query/store.h"
+#include "tests/bench/support/load.h"
+#include "tests/bench/support/server_process.h"
 
 namespace {
 
 using namespace scalewatch;
 using Clock = std::chrono::steady_clock;
+
+constexpr std::uint32_t kLongTensors = 32;
+constexpr std::uint32_t kLoadTensors = 1000;
+constexpr std::uint32_t kLoadStreams = 4;
 
 struct Arguments {
   bool json = false;
@@ -29,42 +40,34 @@ struct Arguments {
   std::uint32_t lengthy = 1'000'000;  // attempts of the long run, which has 32 tensors
   std::uint32_t runs = 10'000;
   std::uint32_t rounds = 20;
+  std::uint32_t ingest = 1'170'000;  // half of what the ingest benchmark gives
+  std::string folder;
 };
 
 Arguments parse(int argc, char** argv) {
   Arguments out;
+  const std::map<std::string_view, std::uint32_t*> numbers{{"--attempts", &out.attempts}, {"--tensors", &out.tensors},
+                                                           {"--long", &out.lengthy},      {"--runs", &out.runs},
+                                                           {"--rounds", &out.rounds},     {"--ingest", &out.ingest}};
   for (int i = 1; i < argc; ++i) {
     const std::string_view flag = argv[i];
-    const auto number = [&] {
-      const unsigned long value = i + 1 < argc ? std::strtoul(argv[++i], nullptr, 10) : 0;
-      if (value == 0 || value > 100'000'000) throw std::invalid_argument(std::string(flag) + " needs a number from 1");
-      return static_cast<std::uint32_t>(value);
-    };
     if (flag == "--json") {
       out.json = true;
-    } else if (flag == "--attempts") {
-      out.attempts = number();
-    } else if (flag == "--tensors") {
-      out.tensors = number();
-    } else if (flag == "--long") {
-      out.lengthy = number();
-    } else if (flag == "--runs") {
-      out.runs = number();
-    } else if (flag == "--rounds") {
-      out.rounds = number();
+    } else if (flag == "--folder" && i + 1 < argc) {
+      out.folder = argv[++i];
+    } else if (const auto found = numbers.find(flag); found != numbers.end() && i + 1 < argc) {
+      const unsigned long value = std::strtoul(argv[++i], nullptr, 10);
+      if ((value == 0 && flag != "--ingest") || value > 100'000'000) {
+        throw std::invalid_argument(std::string(flag) + " needs a number from 1");
+      }
+      *found->second = static_cast<std::uint32_t>(value);
     } else {
       throw std::invalid_argument(
-          "usage: scalewatch_bench_query [--json] [--attempts N] [--tensors N] [--long N] [--runs N] [--rounds N]");
+          "usage: scalewatch_bench_query [--json] [--attempts N] [--tensors N] [--long N] [--runs N] [--rounds N] "
+          "[--ingest N] [--folder DIR]");
     }
   }
   return out;
-}
-
-// Of this thread, which answers the queries: on a busy machine the time that waits for a core is not the store's.
-double cpu_ms() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
 }
 
 double ms_since(Clock::time_point start) {
@@ -73,30 +76,33 @@ double ms_since(Clock::time_point start) {
 
 class Report {
  public:
-  explicit Report(const Arguments& arguments) : arguments_(arguments) {}
+  Report(const Arguments& arguments) : arguments_(arguments) {}
 
-  // `ask` runs once unmeasured, for what is cached for a request's whole life.
-  void measure(const char* what, double goal_ms, const std::function<void()>& ask) {
+  // What follows is asked of this server; `where` stands before each name.
+  void at(const char* where, const bench::ServerProcess* server) {
+    where_ = where;
+    server_ = server;
+  }
+  // `ask` runs once unmeasured, for what a server keeps from request to request.
+  void measure(const std::string& what, double goal_ms, const std::function<void()>& ask) {
     ask();
     std::vector<double> times;
-    std::vector<double> cpu;
+    const double cpu_before = server_->cpu_seconds();
     for (std::uint32_t i = 0; i < arguments_.rounds; ++i) {
       const auto start = Clock::now();
-      const double cpu_before = cpu_ms();
       ask();
       times.push_back(ms_since(start));
-      cpu.push_back(cpu_ms() - cpu_before);
     }
+    const double cpu = (server_->cpu_seconds() - cpu_before) * 1e3 / arguments_.rounds;
     std::sort(times.begin(), times.end());
-    std::sort(cpu.begin(), cpu.end());
     const double median = times[times.size() / 2];
     const double last = times[std::min(times.size() - 1, times.size() * 99 / 100)];
     if (arguments_.json) {
-      std::printf("%s\"%s\": {\"p50_ms\": %.2f, \"p99_ms\": %.2f, \"cpu_ms\": %.2f, \"goal_ms\": %.0f}", first_ ? "{" : ", ",
-                  what, median, last, cpu[cpu.size() / 2], goal_ms);
+      std::printf("%s\"%s: %s\": {\"p50_ms\": %.2f, \"p99_ms\": %.2f, \"server_cpu_ms\": %.2f, \"goal_ms\": %.0f}",
+                  first_ ? "{" : ", ", where_, what.c_str(), median, last, cpu, goal_ms);
     } else {
-      std::printf("%-58s p50 %8.2f ms  p99 %8.2f ms  CPU %7.2f ms  goal %4.0f ms\n", what, median, last, cpu[cpu.size() / 2],
-                  goal_ms);
+      std::printf("%-7s %-54s p50 %7.1f ms  p99 %7.1f ms  server's CPU %6.1f ms  goal %4.0f ms\n", where_, what.c_str(), median,
+                  last, cpu, goal_ms);
     }
     std::fflush(stdout);
     first_ = false;
@@ -105,7 +111,7 @@ class Report {
     if (arguments_.json) {
       std::printf("%s\"%s\": %.2f", first_ ? "{" : ", ", what, value);
     } else {
-      std::printf("%-58s %.2f %s\n", what, value, unit);
+      std::printf("%-62s %.2f %s\n", what, value, unit);
     }
     std::fflush(stdout);
     first_ = false;
@@ -116,113 +122,156 @@ class Report {
 
  private:
   const Arguments& arguments_;
+  const char* where_ = "";
+  const bench::ServerProcess* server_ = nullptr;
   bool first_ = true;
 };
 
-std::unique_ptr<engine::HistoryApi> make_api(history::SqliteStore& store) {
-  history::ApiLimits limits;
-  limits.read_time = std::chrono::minutes(1);  // so that a slow answer is measured rather than cut
-  return history::make_history_api(store, limits);
-}
-
-template <class Response>
-void check(const engine::Status& status, const Response& response) {
-  if (!status.ok()) throw std::runtime_error(status.message);
-  if (response.ByteSizeLong() == 0) throw std::runtime_error("an empty answer");
-}
-
-void lengthy(const Arguments& arguments, Report& report) {
-  constexpr std::uint32_t kTensors = 32;
-  const bench::Folder folder;
-  const auto store = bench::open_store(folder.path());
-  bench::fill(*store, {"long", kTensors, arguments.lengthy});
-  const auto api = make_api(*store);
-  std::minstd_rand random(5);
-  report.measure("one tensor, all attempts of a long run, 1,000 points", 50, [&] {
-    v1::GetTensorHistoryRequest request;
-    request.set_run("long");
-    request.set_tensor("layers." + std::to_string(random() % kTensors) + ".weight");
-    v1::GetTensorHistoryResponse response;
-    check(api->get_tensor_history(request, response), response);
-    if (response.truncated()) throw std::runtime_error("the history was truncated");
-  });
-  report.measure("scaler, all attempts of a long run, 1,000 points", 50, [&] {
-    v1::GetScalerHistoryRequest request;
-    request.set_run("long");
-    v1::GetScalerHistoryResponse response;
-    check(api->get_scaler_history(request, response), response);
-  });
-}
-
-void wide(const Arguments& arguments, Report& report) {
-  const bench::Folder folder;
-  auto store = bench::open_store(folder.path());
+// The histories, unless the folder has them.
+void prepare(const Arguments& arguments, const std::filesystem::path& data, Report& report) {
+  if (std::filesystem::exists(data / "history.db")) return;
+  auto store = bench::open_store(data);
   const auto start = Clock::now();
   bench::fill(*store, {"wide", arguments.tensors, arguments.attempts});
   const double records = static_cast<double>(arguments.tensors) * arguments.attempts;
-  report.tell("writing and compacting the wide run, ns a record", ms_since(start) * 1e6 / records, "ns");
-  const auto api = make_api(*store);
-  std::minstd_rand random(6);
-  const auto snapshot = [&](std::uint64_t attempt, bool all) {
+  report.tell("writing and compacting the wide run", ms_since(start) * 1e6 / records, "ns a record");
+  store->compactor().run_now(true);
+  store.reset();
+  report.tell("the wide run on disk, fp16, all in",
+              static_cast<double>(std::filesystem::file_size(data / "history.db")) / records, "bytes a record (goal 16)");
+  store = bench::open_store(data);
+  bench::fill(*store, {"long", kLongTensors, arguments.lengthy});
+  bench::fill_runs(*store, arguments.runs);
+}
+
+class Questions {
+ public:
+  Questions(const Arguments& arguments, const bench::ServerProcess& server, Report& report)
+      : arguments_(arguments), report_(report) {
+    grpc::ChannelArguments settings;
+    settings.SetMaxReceiveMessageSize(-1);
+    stub_ = v1::History::NewStub(grpc::CreateCustomChannel(server.address(), grpc::InsecureChannelCredentials(), settings));
+  }
+
+  void ask_all() {
+    lengthy();
+    snapshots();
+    wide();
+    runs();
+  }
+
+ private:
+  template <class Request, class Response>
+  void ask(grpc::Status (v1::History::Stub::*call)(grpc::ClientContext*, const Request&, Response*), const Request& request,
+           Response& response) {
+    grpc::ClientContext context;
+    const auto status = (stub_.get()->*call)(&context, request, &response);
+    if (!status.ok()) throw std::runtime_error(status.error_message());
+    if (response.ByteSizeLong() == 0) throw std::runtime_error("an empty answer");
+  }
+
+  void lengthy() {
+    report_.measure("one tensor, all attempts of a long run, 1,000 points", 50, [&] {
+      v1::GetTensorHistoryRequest request;
+      request.set_run("long");
+      request.set_tensor("layers." + std::to_string(random_() % kLongTensors) + ".weight");
+      v1::GetTensorHistoryResponse response;
+      ask(&v1::History::Stub::GetTensorHistory, request, response);
+      if (response.truncated()) throw std::runtime_error("the history was truncated");
+    });
+    report_.measure("scaler, all attempts of a long run, 1,000 points", 50, [&] {
+      v1::GetScalerHistoryRequest request;
+      request.set_run("long");
+      v1::GetScalerHistoryResponse response;
+      ask(&v1::History::Stub::GetScalerHistory, request, response);
+    });
+  }
+
+  void snapshot(std::uint64_t attempt, bool all) {
     v1::GetAttemptRequest request;
     request.set_run("wide");
     request.set_attempt(attempt);
     request.set_page_size(1000);
     do {
       v1::GetAttemptResponse response;
-      check(api->get_attempt(request, response), response);
+      ask(&v1::History::Stub::GetAttempt, request, response);
       request.set_page_token(response.next_page_token());
     } while (all && !request.page_token().empty());
-  };
-  report.measure("snapshot, newest attempt, first page of 1,000 tensors", 20, [&] { snapshot(0, false); });
-  report.measure("snapshot, newest attempt, all pages", 20, [&] { snapshot(0, true); });
-  const std::uint64_t old = std::max<std::uint32_t>(1, arguments.attempts - 300);
-  report.measure("snapshot, an older attempt, first page", 100, [&] { snapshot(1 + random() % old, false); });
-  report.measure("snapshot, an older attempt, all pages", 100, [&] { snapshot(1 + random() % old, true); });
-  for (const auto by :
-       {v1::TopTensorsRequest::BY_HEADROOM, v1::TopTensorsRequest::BY_NORM, v1::TopTensorsRequest::BY_NON_FINITE}) {
-    report.measure(("top 20 of the wide run, " + v1::TopTensorsRequest::By_Name(by)).c_str(), 100, [&] {
-      v1::TopTensorsRequest request;
-      request.set_run("wide");
-      request.set_by(by);
-      request.mutable_range()->set_first(1);
-      request.mutable_range()->set_last(arguments.attempts);
-      v1::TopTensorsResponse response;
-      check(api->top_tensors(request, response), response);
-      if (response.range().first() != 1) throw std::runtime_error("not all attempts were read");
-    });
   }
-  report.measure("heat map, 200 tensors x 500 columns", 200, [&] {
-    v1::GetHeatMapRequest request;
-    request.set_run("wide");
-    request.set_max_tensors(200);
-    request.set_max_columns(500);
-    v1::GetHeatMapResponse response;
-    check(api->get_heat_map(request, response), response);
-    if (response.truncated()) throw std::runtime_error("the heat map was truncated");
-  });
-  store->compactor().run_now(true);
-  store.reset();
-  report.tell("bytes a record on disk, fp16, all in",
-              static_cast<double>(std::filesystem::file_size(folder.path() / "history.db")) / records, "bytes (goal 16)");
-}
 
-void many_runs(const Arguments& arguments, Report& report) {
-  const bench::Folder folder;
-  const auto store = bench::open_store(folder.path());
-  bench::fill_runs(*store, arguments.runs);
-  const auto api = make_api(*store);
-  const auto list = [&](bool all) {
+  void snapshots() {
+    const std::uint64_t old = std::max<std::uint32_t>(301, arguments_.attempts) - 300;
+    report_.measure("snapshot, newest attempt, first page of 1,000 tensors", 20, [&] { snapshot(0, false); });
+    report_.measure("snapshot, newest attempt, all pages", 20, [&] { snapshot(0, true); });
+    report_.measure("snapshot, an older attempt, first page", 100, [&] { snapshot(1 + random_() % old, false); });
+    report_.measure("snapshot, an older attempt, all pages", 100, [&] { snapshot(1 + random_() % old, true); });
+  }
+
+  void wide() {
+    for (const auto by : {v1::TopTensorsRequest::BY_HEADROOM, v1::TopTensorsRequest::BY_NORM,
+                          v1::TopTensorsRequest::BY_UNDERFLOW, v1::TopTensorsRequest::BY_NON_FINITE}) {
+      report_.measure("top 20 of the wide run, " + v1::TopTensorsRequest::By_Name(by), 100, [&] {
+        v1::TopTensorsRequest request;
+        request.set_run("wide");
+        request.set_by(by);
+        request.mutable_range()->set_first(1);
+        request.mutable_range()->set_last(arguments_.attempts);
+        v1::TopTensorsResponse response;
+        ask(&v1::History::Stub::TopTensors, request, response);
+        if (response.range().first() != 1) throw std::runtime_error("not all attempts were read");
+      });
+    }
+    for (const auto by : {v1::TopTensorsRequest::BY_HEADROOM, v1::TopTensorsRequest::BY_UNDERFLOW}) {
+      report_.measure("heat map, 200 tensors x 500 columns, " + v1::TopTensorsRequest::By_Name(by), 200, [&] {
+        v1::GetHeatMapRequest request;
+        request.set_run("wide");
+        request.set_by(by);
+        request.set_max_tensors(200);
+        request.set_max_columns(500);
+        v1::GetHeatMapResponse response;
+        ask(&v1::History::Stub::GetHeatMap, request, response);
+        if (response.truncated()) throw std::runtime_error("the heat map was truncated");
+      });
+    }
+  }
+
+  void list(bool all) {
     v1::ListRunsRequest request;
     request.set_page_size(1000);
     do {
       v1::ListRunsResponse response;
-      check(api->list_runs(request, response), response);
+      ask(&v1::History::Stub::ListRuns, request, response);
       request.set_page_token(response.next_page_token());
     } while (all && !request.page_token().empty());
-  };
-  report.measure("runs listed, first page of 1,000", 20, [&] { list(false); });
-  report.measure("runs listed, all pages", 20, [&] { list(true); });
+  }
+
+  void runs() {
+    report_.measure("runs listed, first page of 1,000", 20, [&] { list(false); });
+    report_.measure("runs listed, all pages", 20, [&] { list(true); });
+  }
+
+  const Arguments& arguments_;
+  Report& report_;
+  std::unique_ptr<v1::History::Stub> stub_;
+  std::minstd_rand random_{5};
+};
+
+void beside_ingest(const Arguments& arguments, const bench::ServerProcess& server, Report& report, Questions& questions) {
+  bench::LoadOptions options;
+  options.server = server.address();
+  options.streams = kLoadStreams;
+  options.tensors = kLoadTensors;
+  options.attempts_per_s = std::max(1U, arguments.ingest / (kLoadStreams * kLoadTensors));
+  options.run = "beside-" + std::to_string(std::chrono::system_clock::now().time_since_epoch().count());
+  bench::Load load(options);
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+  const auto start = Clock::now();
+  const std::uint64_t before = load.durable_reports();
+  report.at("ingest", &server);
+  questions.ask_all();
+  report.tell("ingest meanwhile, records a second",
+              static_cast<double>(load.durable_reports() - before) * kLoadTensors * 1e3 / ms_since(start), "durable");
+  load.finish();
 }
 
 }  // namespace
@@ -231,9 +280,13 @@ int main(int argc, char** argv) {
   try {
     const Arguments arguments = parse(argc, argv);
     Report report(arguments);
-    many_runs(arguments, report);
-    lengthy(arguments, report);
-    wide(arguments, report);
+    const bench::Folder folder(arguments.folder);
+    prepare(arguments, folder.path() / "data", report);
+    bench::ServerProcess server("collection:\n  stats_leader: false\n", folder.path());
+    Questions questions(arguments, server, report);
+    report.at("rest", &server);
+    questions.ask_all();
+    if (arguments.ingest > 0) beside_ingest(arguments, server, report, questions);
     report.end();
     return 0;
   } catch (const std::exception& error) {

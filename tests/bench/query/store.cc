@@ -53,7 +53,11 @@ v1::Report report(std::minstd_rand& random, std::uint64_t attempt, std::uint32_t
 
 }  // namespace
 
-Folder::Folder() {
+Folder::Folder(std::filesystem::path kept) : path_(std::move(kept)), temporary_(path_.empty()) {
+  if (!temporary_) {
+    std::filesystem::create_directories(path_);
+    return;
+  }
   std::string name = (std::filesystem::temp_directory_path() / "scalewatch-query-XXXXXX").string();
   if (mkdtemp(name.data()) == nullptr) throw std::system_error(errno, std::generic_category(), name);
   path_ = name;
@@ -61,7 +65,7 @@ Folder::Folder() {
 
 Folder::~Folder() {
   std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
+  if (temporary_) std::filesystem::remove_all(path_, ignored);
 }
 
 std::unique_ptr<history::SqliteStore> open_store(const std::filesystem::path& folder) {
@@ -77,7 +81,7 @@ void fill(history::SqliteStore& store, const StoreShape& shape) {
   run.run_uid = run.name = shape.run;
   run.created_ms = run.last_report_ms = 1'700'000'000'000;
   run.segment = 1;
-  run.status = v1::RUN_STATUS_RUNNING;
+  run.status = v1::RUN_STATUS_FINISHED;
   run.overview = v1::GetRunResponse().SerializeAsString();
   engine::IncarnationRow stream;
   stream.run_uid = shape.run;

@@ -10,10 +10,10 @@
 
 namespace scalewatch::bench {
 
-// A folder that goes away with it.
+// A temporary folder that goes away with it, or one that is kept.
 class Folder {
  public:
-  Folder();
+  explicit Folder(std::filesystem::path kept = {});  // empty: temporary
   ~Folder();
   Folder(const Folder&) = delete;
   Folder& operator=(const Folder&) = delete;
@@ -21,6 +21,7 @@ class Folder {
 
  private:
   std::filesystem::path path_;
+  bool temporary_ = true;
 };
 
 struct StoreShape {

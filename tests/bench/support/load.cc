@@ -91,7 +91,11 @@ void Load::run(Stream& stream, std::uint32_t rank) {
 
   std::minstd_rand random(rank + 1);
   scalewatch_stats stats = monitor.stats();
+  const auto begin = std::chrono::steady_clock::now();
   for (std::int64_t step = 1; !stop_; ++step) {
+    if (options_.attempts_per_s > 0) {
+      std::this_thread::sleep_until(begin + std::chrono::microseconds(step * 1'000'000 / options_.attempts_per_s));
+    }
     monitor.begin_attempt(step);
     for (const Tensor& tensor : tensors) {
       const std::size_t at = random() % (kPool - kElements);

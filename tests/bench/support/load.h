@@ -16,8 +16,9 @@ struct LoadOptions {
   std::string server;
   std::string run = "load";
   std::uint32_t streams = 8;
-  std::uint32_t tensors = 1000;  // of a stream and attempt
-  std::uint64_t in_flight = 32;  // reports of a stream that may wait to become durable
+  std::uint32_t tensors = 1000;      // of a stream and attempt
+  std::uint64_t in_flight = 32;      // reports of a stream that may wait to become durable
+  std::uint32_t attempts_per_s = 0;  // of a stream; 0 = as fast as the server takes them
 };
 
 struct LoadTotals {

@@ -44,6 +44,12 @@ ServerProcess::ServerProcess(const std::string& config) : folder_(temporary_fold
   }
 }
 
+ServerProcess::ServerProcess(const std::string& config, const std::filesystem::path& folder)
+    : folder_(folder), temporary_(false) {
+  std::ofstream(folder_ / "config.yaml") << config;
+  start();
+}
+
 void ServerProcess::start() {
   const std::string program = (std::filesystem::canonical("/proc/self/exe").parent_path() / "scalewatchd").string();
   std::filesystem::remove(folder_ / "ports");
@@ -88,7 +94,7 @@ void ServerProcess::wait_until_ready() {
 ServerProcess::~ServerProcess() {
   kill_now();
   std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
+  if (temporary_) std::filesystem::remove_all(folder_, ignored);
 }
 
 void ServerProcess::signal(int number) const {
@@ -142,12 +148,29 @@ double ServerProcess::cpu_seconds() const {
 }
 
 double ServerProcess::cpu_seconds(const std::string& thread) const {
-  double seconds = 0;
-  if (pid_ == 0) return 0;
+  const auto all = cpu_by_thread();
+  const auto found = all.find(thread);
+  return found == all.end() ? 0 : found->second;
+}
+
+std::map<std::string, double> ServerProcess::cpu_by_thread() const {
+  std::map<std::string, double> seconds;
+  if (pid_ == 0) return seconds;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/" + std::to_string(pid_) + "/task")) {
-    if (content(entry.path() / "comm") == thread + "\n") seconds += cpu_of(entry.path());
+    std::string name = content(entry.path() / "comm");
+    if (!name.empty()) name.pop_back();
+    seconds[name] += cpu_of(entry.path());
   }
   return seconds;
+}
+
+std::uint64_t ServerProcess::peak_memory() const {
+  if (pid_ == 0) return 0;
+  std::istringstream status(content("/proc/" + std::to_string(pid_) + "/status"));
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) return std::stoull(line.substr(6)) * 1024;
+  }
+  return 0;
 }
 
 }  // namespace scalewatch::bench

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 
 namespace scalewatch::bench {
@@ -13,7 +14,9 @@ class ServerProcess {
  public:
   // config: text of its YAML file. Throws std::runtime_error when it does not get ready in 30 s.
   explicit ServerProcess(const std::string& config = "");
-  ~ServerProcess();  // kills it if it still runs, and removes the folder
+  // The same in a folder that is there and stays; its history is in `data` below it.
+  ServerProcess(const std::string& config, const std::filesystem::path& folder);
+  ~ServerProcess();  // kills it if it still runs, and removes a temporary folder
   ServerProcess(const ServerProcess&) = delete;
   ServerProcess& operator=(const ServerProcess&) = delete;
 
@@ -29,12 +32,18 @@ class ServerProcess {
   [[nodiscard]] double cpu_seconds() const;
   // The same of its threads of this name.
   [[nodiscard]] double cpu_seconds(const std::string& thread) const;
+  // The same of all threads, those of one name together. Threads that ended are not in it.
+  [[nodiscard]] std::map<std::string, double> cpu_by_thread() const;
+  [[nodiscard]] std::filesystem::path data() const { return folder_ / "data"; }
+  // Largest resident memory of the server so far, bytes; 0 once it ended.
+  [[nodiscard]] std::uint64_t peak_memory() const;
 
  private:
   void start();
   void wait_until_ready();
 
   std::filesystem::path folder_;
+  bool temporary_ = true;
   std::string address_ = "127.0.0.1:0";
   std::string http_ = "127.0.0.1:0";
   pid_t pid_ = 0;

@@ -50,6 +50,55 @@ TEST_F(AttemptsApi, AllPagesOfAnAttemptAreOfTheAttemptThatTheFirstFound) {
   EXPECT_EQ(response_.tensors_size(), 1);
 }
 
+// Elements of one record, half in each of two octaves from `first` on.
+void add_histogram(v1::Report& report, std::uint32_t index, int first, std::uint64_t elements) {
+  auto& histogram = *report.mutable_blocks(0)->add_exponents();
+  histogram.set_index(index);
+  histogram.set_first_exponent(first);
+  histogram.add_counts(elements / 2);
+  histogram.add_counts(elements - elements / 2);
+}
+
+TEST_F(AttemptsApi, HistogramsOfShardsAddUpAndThoseOfReplicasDoNot) {
+  StoreOptions options;
+  options.compaction.thread = false;
+  api_.reset();
+  store_.reset();
+  store_ = SqliteStore::open(dir_.path, options);
+  api_ = make_history_api(*store_);
+  make_run({{{"sharded", v1::ROLE_GRADIENT, 0, "0"}, {"copied", v1::ROLE_GRADIENT, 1}, {"partly", v1::ROLE_GRADIENT, 2, "0"}},
+            {{"sharded", v1::ROLE_GRADIENT, 0, "1"}, {"copied", v1::ROLE_GRADIENT, 1}, {"partly", v1::ROLE_GRADIENT, 2, "1"}}});
+  constexpr std::uint64_t kAttempts = 130;
+  for (std::uint64_t attempt = 1; attempt <= kAttempts; ++attempt) {
+    for (int rank = 0; rank < 2; ++rank) {
+      auto report = report_of({{0, 1}, {1, 2}, {2, 3}}, 1024);
+      if (attempt == 7) {
+        add_histogram(report, 0, rank == 0 ? -3 : -2, 100);
+        add_histogram(report, 1, 4, 100);
+        if (rank == 0) add_histogram(report, 2, 0, 100);
+      }
+      commit(streams_[static_cast<std::size_t>(rank)], attempt, report);
+    }
+  }
+  for (const bool in_chunks : {false, true}) {
+    if (in_chunks) store_->compactor().run_now(true);
+    auto request = from(7);
+    ASSERT_TRUE(get(request).ok());
+    for (const auto& tensor : response_.tensors()) EXPECT_FALSE(tensor.has_octaves()) << "nobody asked";
+    request.set_octaves(true);
+    ASSERT_TRUE(get(request).ok());
+    ASSERT_EQ(response_.tensors_size(), 3);
+    EXPECT_EQ(response_.tensors(0).octaves().first(), -3);
+    EXPECT_THAT(response_.tensors(0).octaves().counts(), ElementsAre(50, 100, 50));
+    EXPECT_EQ(response_.tensors(1).octaves().first(), 4);
+    EXPECT_THAT(response_.tensors(1).octaves().counts(), ElementsAre(50, 50));
+    EXPECT_FALSE(response_.tensors(2).has_octaves()) << "the other shard's is missing";
+    request.set_attempt(8);
+    ASSERT_TRUE(get(request).ok());
+    for (const auto& tensor : response_.tensors()) EXPECT_FALSE(tensor.has_octaves());
+  }
+}
+
 TEST_F(AttemptsApi, SummariesComeWithoutTensors) {
   make_run({{{"w"}}});
   auto row = next_report(streams_[0], 1, report_of({{0, 1}}));

@@ -23,7 +23,12 @@ void expect_kept(const std::vector<std::uint64_t>& bits, NumberKind kind) {
   PackedColumn column;
   ASSERT_TRUE(column.open(rest, bits.size(), kind));
   EXPECT_EQ(rest, "behind");
-  for (std::size_t i = 0; i < bits.size(); ++i) ASSERT_EQ(column.at(i), bits[i]) << i << " of " << bits.size();
+  std::vector<std::uint64_t> all(bits.size());
+  column.unpack(all);
+  for (std::size_t i = 0; i < bits.size(); ++i) {
+    ASSERT_EQ(column.at(i), bits[i]) << i << " of " << bits.size();
+    ASSERT_EQ(all[i], bits[i]) << i << " of " << bits.size();
+  }
 }
 
 std::uint64_t of(float value) {

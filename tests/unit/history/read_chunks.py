@@ -7,6 +7,7 @@ Prints a line a record: name attempt numel nan pos_inf min max sum sum_sq subnor
 import sqlite3
 import struct
 import sys
+import zlib
 
 INTEGER, FLOAT, DOUBLE = range(3)
 KINDS = [INTEGER, FLOAT, FLOAT, FLOAT, DOUBLE, DOUBLE] + [INTEGER] * 7 + [DOUBLE] + [INTEGER] * 3
@@ -83,6 +84,9 @@ def main():
             found = store.execute("SELECT frames FROM chunks WHERE id = ?", (1 << 40 | number << 20 | tensor // 64,)).fetchone()
             if not found:
                 continue
+            count = struct.unpack_from("<I", found[0])[0] // 4 - 1
+            content = struct.unpack_from("<I", found[0], count * 4)[0]
+            assert struct.pack("<I", zlib.crc32(found[0][:content])) == found[0][content:]
             begin, end = struct.unpack_from("<II", found[0], tensor % 64 * 4)
             if begin == end:
                 continue

@@ -143,6 +143,26 @@ TEST_F(Retain, ASizeIsKeptByThinningThenByRemovingTheOldest) {
   EXPECT_GT(count("chunks"), 0);  // the running one's
 }
 
+TEST_F(Retain, ARunBeyondItsQuotaLosesTheDetailOfItsOldestAttempts) {
+  fill(2);
+  RetentionOptions options;
+  store_ = SqliteStore::open(dir_.path, {});
+  const auto whole = count("chunks");
+  std::int64_t bytes = 0;
+  {
+    ReadPool::Lease lease(store_->readers());
+    bytes = (*lease).scalar("SELECT sum(length(frames)) FROM chunks WHERE id < 2 << 40");
+  }
+  store_.reset();
+  options.max_run_bytes = static_cast<std::uint64_t>(bytes) - 1;
+  options.pinned = "r1";
+  keep(options, 2);
+  EXPECT_EQ(count("stretches WHERE thinned"), 1);
+  EXPECT_EQ(count("stretches WHERE thinned AND stream = 2 AND first_attempt = 1"), 1);  // of r2, for r1 is pinned
+  EXPECT_LT(count("chunks"), whole);
+  EXPECT_EQ(count("reports"), 400);
+}
+
 TEST_F(Retain, OldAttemptsOfARunningRunAreThinned) {
   fill(1);
   RetentionOptions options;

@@ -293,7 +293,7 @@ TEST_F(TensorsApi, LeadersByEachStatistic) {
   EXPECT_EQ(top(v1::TopTensorsRequest::BY_ABSMAX).tensors(0).value(), 60000);
   response = top(v1::TopTensorsRequest::BY_UNDERFLOW);
   ASSERT_EQ(response.tensors_size(), 1);
-  EXPECT_DOUBLE_EQ(response.tensors(0).value(), 0.6);
+  EXPECT_FLOAT_EQ(static_cast<float>(response.tensors(0).value()), 0.6F);
   EXPECT_EQ(response.tensors(0).worst().subnormal(), 60U);
   response = top(v1::TopTensorsRequest::BY_NON_FINITE);
   ASSERT_EQ(response.tensors_size(), 1);

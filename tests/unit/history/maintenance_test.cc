@@ -1,0 +1,152 @@
+// A data folder looked after by hand: a copy made while the store writes, damage found and repaired.
+#include <gmock/gmock.h>
+
+#include "server/history/history_api.h"
+#include "server/history/keys.h"
+#include "server/history/maintenance.h"
+#include "tests/unit/history/random_reports.h"
+
+namespace scalewatch::history {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Field;
+using ::testing::HasSubstr;
+
+constexpr std::uint32_t kTensors = 140;
+constexpr std::uint64_t kReports = 300;  // two stretches and some rows; the second one's reports are still there as received
+
+bool go_on(double) {
+  return true;
+}
+
+class Maintenance : public ::testing::Test {
+ protected:
+  Maintenance() {
+    StoreOptions options;
+    options.compaction.thread = false;
+    store_ = SqliteStore::open(folder_.path, options);
+    engine::CommitBatch batch;
+    batch.runs = {run_row("u1", "alpha")};
+    batch.incarnations = {stream_};
+    std::vector<Tensor> tensors;
+    for (std::uint32_t i = 0; i < kTensors; ++i) tensors.push_back({"t" + std::to_string(i), v1::ROLE_GRADIENT, i, "", 1000});
+    batch.tables = {table_row(stream_, tensors)};
+    store_->commit(batch);
+    add(kReports);
+    store_->compactor().run_now(false);
+  }
+  void add(std::uint64_t reports) {
+    engine::CommitBatch batch;
+    for (std::uint64_t i = 0; i < reports; ++i) {
+      ++seq_;
+      batch.reports.push_back(report_row(stream_, seq_, seq_, seq_, random_report(random_, seq_, kTensors)));
+    }
+    store_->commit(batch);
+  }
+  // On the file itself, with nobody else at it.
+  void damage(const std::string& sql) {
+    store_.reset();
+    Connection(path(folder_), SQLITE_OPEN_READWRITE).execute(sql.c_str());
+  }
+  static std::string path(const TempDir& folder) { return (folder.path / "history.db").string(); }
+  std::string frames(std::int64_t number, std::int64_t block) {
+    Connection file(path(folder_), SQLITE_OPEN_READONLY);
+    Query query(file, "SELECT frames FROM chunks WHERE id = ?", chunk_key(1, number, block));
+    return query.step() ? query.bytes(0) : "none";
+  }
+  static std::string chunk(std::int64_t number, std::int64_t block) { return std::to_string(chunk_key(1, number, block)); }
+
+  TempDir folder_;
+  engine::IncarnationRow stream_ = incarnation_row("u1", 0, 1);
+  std::unique_ptr<SqliteStore> store_;
+  std::mt19937 random_{11};
+  std::uint64_t seq_ = 0;
+};
+
+TEST_F(Maintenance, ACopyIsOfOneMomentWhileTheStoreGoesOnWriting) {
+  TempDir elsewhere;
+  const auto to = elsewhere.path / "history.db";
+  bool written = false;
+  const auto size = back_up(folder_.path, to, [&](double) {
+    if (!std::exchange(written, true)) add(40);  // not held up by the copy, and not in it
+    return true;
+  });
+  EXPECT_TRUE(written);
+  EXPECT_EQ(size, std::filesystem::file_size(to));
+  EXPECT_EQ(folder_stats(folder_.path).reports, kReports + 40);
+  const auto copied = verify_folder(elsewhere.path, false, go_on);
+  EXPECT_EQ(copied.reports, kReports);
+  EXPECT_EQ(copied.faults_found, 0U);
+  EXPECT_NE(SqliteStore::open(elsewhere.path), nullptr);
+  EXPECT_THROW(back_up(folder_.path, to, go_on), engine::StoreError);
+  EXPECT_THROW(back_up(folder_.path, elsewhere.path / "other", [](double) { return false; }), engine::StoreError);
+  EXPECT_FALSE(std::filesystem::exists(elsewhere.path / "other"));
+  EXPECT_FALSE(std::filesystem::exists(elsewhere.path / "other.part"));
+}
+
+TEST_F(Maintenance, AGoodHistoryVerifiesBesideItsServer) {
+  const auto found = verify_folder(folder_.path, false, go_on);
+  EXPECT_EQ(found.faults_found, 0U);
+  EXPECT_EQ(found.stretches, 2U);
+  EXPECT_EQ(found.chunks, 6U);
+  EXPECT_GT(found.records, std::uint64_t{200} * kTensors / 2);
+  // Repair keeps out of a server's way.
+  EXPECT_THROW(verify_folder(folder_.path, true, go_on), engine::StoreError);
+}
+
+TEST_F(Maintenance, WhatCanBeMadeAnewIs) {
+  const auto before = frames(1, 0);
+  const auto flip = [](const std::string& blob, const char* at) {
+    return "substr(" + blob + ", 1, " + at + ") || x'55' || substr(" + blob + ", " + at + " + 2)";
+  };
+  damage("UPDATE chunks SET frames = CAST(" + flip("frames", "3000") + " AS BLOB) WHERE id = " + chunk(1, 0) +
+         ";UPDATE summaries SET tensors = CAST(" + flip("tensors", "200") + " AS BLOB) WHERE id = " +
+         std::to_string(summary_key(1, 1, 0)) + ";UPDATE stretches SET attempts = x'00' WHERE number = 0");
+  EXPECT_EQ(verify_folder(folder_.path, false, go_on).faults_left, 3U);
+  const auto found = verify_folder(folder_.path, true, go_on);
+  EXPECT_EQ(found.faults_found, 3U);
+  EXPECT_EQ(found.faults_left, 0U);
+  EXPECT_THAT(found.faults,
+              ::testing::UnorderedElementsAre(AllOf(Field(&Fault::what, HasSubstr("tensors 0 to 63: the chunk is damaged")),
+                                                    Field(&Fault::repair, HasSubstr("from the reports"))),
+                                              AllOf(Field(&Fault::what, HasSubstr("tensors 64 to 127: the summary")),
+                                                    Field(&Fault::repair, HasSubstr("from the chunk"))),
+                                              Field(&Fault::what, HasSubstr("list of attempts"))));
+  EXPECT_EQ(frames(1, 0), before);
+  EXPECT_EQ(verify_folder(folder_.path, false, go_on).faults_found, 0U);
+}
+
+TEST_F(Maintenance, AChunkThatIsLostLeavesItsSummary) {
+  damage("UPDATE chunks SET frames = substr(frames, 1, 5000) WHERE id = " + chunk(0, 1));
+  const auto found = verify_folder(folder_.path, true, go_on);
+  ASSERT_EQ(found.faults.size(), 1U);
+  EXPECT_THAT(found.faults[0].repair, HasSubstr("its summary stands for it"));
+  EXPECT_EQ(verify_folder(folder_.path, false, go_on).faults_found, 0U);
+  // Readers take the summary; the neighbours are as they were.
+  store_ = SqliteStore::open(folder_.path);
+  const auto api = make_history_api(*store_);
+  v1::GetTensorHistoryRequest request;
+  request.set_run("alpha");
+  request.set_tensor("t70");
+  v1::GetTensorHistoryResponse response;
+  const auto status = api->get_tensor_history(request, response);
+  ASSERT_TRUE(status.ok()) << status.message;
+  EXPECT_GT(response.points(0).attempts(), 30U);
+  request.set_tensor("t10");
+  ASSERT_TRUE(api->get_tensor_history(request, response).ok());
+  EXPECT_EQ(response.points(0).attempts(), 1U);
+}
+
+TEST_F(Maintenance, CompactingLeavesNoReportAsReceivedButThoseWithFindings) {
+  store_.reset();
+  const auto result = compact_folder(folder_.path);
+  EXPECT_LT(result.bytes_after, result.bytes_before);
+  const auto stats = folder_stats(folder_.path);
+  EXPECT_EQ(stats.reports, kReports);
+  EXPECT_EQ(stats.in_chunks, kReports);
+  EXPECT_LE(stats.payloads, 24U);
+}
+
+}  // namespace
+}  // namespace scalewatch::history
