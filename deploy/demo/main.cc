@@ -3,6 +3,7 @@
 
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
@@ -14,6 +15,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "deploy/demo/trainer.h"
 
@@ -36,6 +38,7 @@ struct Arguments {
   std::string server;
   bool monitor = true;
   std::uint64_t progress = 50;
+  std::chrono::milliseconds step_time{0};  // at least
 };
 
 constexpr const char* kHelp =
@@ -55,6 +58,9 @@ MODE
   --batch N        samples of a rank and step, 1 to 4096 (default 64)
   --lr X           learning rate after warm-up (default 0.003; hot: 2)
   --init-scale X   first loss scale (default 2^15; no-update: 2^22)
+  --growth-interval N  clean steps after which the scale doubles (default 100)
+  --backoff X      what an overflow multiplies the scale by (default 0.5)
+  --step-ms N      a step takes at least so long, as a larger model's does (default 0)
   --seed N         same seed, same numbers (default 1)
   --run NAME       name of the run (default demo-MODE)
   --server H:P     scalewatchd's gRPC address (default $SCALEWATCH_SERVER, else 127.0.0.1:7462)
@@ -75,12 +81,30 @@ T number(const char* option, std::string_view text, T least, T most) {
 }
 
 Arguments parse(int argc, char** argv) {
-  enum Option : int { kSteps = 256, kRanks, kBatch, kLr, kInitScale, kSeed, kRun, kServer, kNoMonitor, kProgress, kHelpAsked };
-  constexpr std::array<option, 12> kOptions{{{"steps", required_argument, nullptr, kSteps},
+  enum Option : int {
+    kSteps = 256,
+    kRanks,
+    kBatch,
+    kLr,
+    kInitScale,
+    kGrowthInterval,
+    kBackoff,
+    kStepMs,
+    kSeed,
+    kRun,
+    kServer,
+    kNoMonitor,
+    kProgress,
+    kHelpAsked
+  };
+  constexpr std::array<option, 15> kOptions{{{"steps", required_argument, nullptr, kSteps},
                                              {"ranks", required_argument, nullptr, kRanks},
                                              {"batch", required_argument, nullptr, kBatch},
                                              {"lr", required_argument, nullptr, kLr},
                                              {"init-scale", required_argument, nullptr, kInitScale},
+                                             {"growth-interval", required_argument, nullptr, kGrowthInterval},
+                                             {"backoff", required_argument, nullptr, kBackoff},
+                                             {"step-ms", required_argument, nullptr, kStepMs},
                                              {"seed", required_argument, nullptr, kSeed},
                                              {"run", required_argument, nullptr, kRun},
                                              {"server", required_argument, nullptr, kServer},
@@ -106,6 +130,15 @@ Arguments parse(int argc, char** argv) {
         break;
       case kInitScale:
         trainer.init_scale = number<double>("init-scale", optarg, 0x1p-126, 0x1p126);
+        break;
+      case kStepMs:
+        arguments.step_time = std::chrono::milliseconds(number<std::uint32_t>("step-ms", optarg, 0, 3'600'000));
+        break;
+      case kGrowthInterval:
+        trainer.growth_interval = number<std::uint32_t>("growth-interval", optarg, 1, 1'000'000'000);
+        break;
+      case kBackoff:
+        trainer.backoff = number<double>("backoff", optarg, 0x1p-30, 0.999);
         break;
       case kSeed:
         trainer.seed = number<std::uint64_t>("seed", optarg, 0, ~std::uint64_t{0});
@@ -180,7 +213,9 @@ int train(const Arguments& arguments, const Corpus& corpus, RankGroup& group, st
   StepResult result;
   std::uint64_t step = 0;
   while (step < arguments.trainer.steps && !group.any(rank, stop_asked != 0)) {
+    const auto next = std::chrono::steady_clock::now() + arguments.step_time;
     result = trainer.step(++step);
+    std::this_thread::sleep_until(next);
     skipped += result.applied ? 0 : 1;
     if (step == 1) first_loss = result.loss;
     const bool due = arguments.progress != 0 && (step % arguments.progress == 0 || step == 1);

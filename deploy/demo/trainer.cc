@@ -23,7 +23,7 @@ constexpr std::array<ModeSettings, 4> kModes{{
     {Mode::kNanData, "nan-data", 3e-3, 20, 0x1p15},
     {Mode::kNoUpdate, "no-update", 3e-3, 20, 0x1p22},
 }};
-constexpr std::uint64_t kGrowthInterval = 100;  // short, so that a short run sees the scale grow
+constexpr std::uint32_t kGrowthInterval = 100;  // short, so that a short run sees the scale grow
 
 const ModeSettings& settings(Mode mode) {
   return *std::find_if(kModes.begin(), kModes.end(), [mode](const ModeSettings& s) { return s.mode == mode; });
@@ -32,7 +32,8 @@ const ModeSettings& settings(Mode mode) {
 LossScalerOptions scaler_options(const TrainerOptions& options) {
   LossScalerOptions scaler;
   scaler.init_scale = static_cast<float>(options.init_scale.value_or(settings(options.mode).init_scale));
-  scaler.growth_interval = kGrowthInterval;
+  scaler.growth_interval = options.growth_interval.value_or(kGrowthInterval);
+  if (options.backoff) scaler.backoff_factor = static_cast<float>(*options.backoff);
   scaler.tolerate_missing_update = options.mode == Mode::kNoUpdate;
   return scaler;
 }

@@ -30,8 +30,10 @@ struct TrainerOptions {
   std::uint64_t steps = 400;
   std::size_t batch = 64;  // samples of one rank
   std::uint64_t seed = 1;
-  std::optional<double> lr;          // after warm-up; absent = the mode's
-  std::optional<double> init_scale;  // absent = the mode's
+  std::optional<double> lr;                      // after warm-up; absent = the mode's
+  std::optional<double> init_scale;              // absent = the mode's
+  std::optional<std::uint32_t> growth_interval;  // absent = 100
+  std::optional<double> backoff;                 // absent = 0.5
 };
 
 struct StepResult {

@@ -1,50 +1,14 @@
 #include "server/cli/attempts.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "server/cli/paging.h"
+#include "server/cli/progress.h"
 
 namespace scalewatch::cli {
 
 namespace {
-
-// Shows itself only when the work takes longer than a blink, and leaves no trace.
-class Progress {
- public:
-  Progress(std::string_view doing, std::uint64_t first, std::uint64_t last, const Screen& screen)
-      : doing_(doing), first_(first), last_(last), screen_(screen), next_(Clock::now() + std::chrono::milliseconds(500)) {}
-  ~Progress() {
-    if (shown_) *screen_.err << "\r\x1b[K" << std::flush;
-  }
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-
-  void at(std::uint64_t attempt) {
-    if (!screen_.err_terminal || screen_.err == nullptr || Clock::now() < next_) return;
-    next_ = Clock::now() + std::chrono::milliseconds(200);
-    shown_ = true;
-    if (last_ >= first_ && last_ > 0) {
-      const double share = static_cast<double>(attempt - first_ + 1) / static_cast<double>(last_ - first_ + 1);
-      *screen_.err << fmt::format("\r{} attempt {} of {} ({:.0f}%)\x1b[K", doing_, attempt, last_, 100 * std::min(1.0, share))
-                   << std::flush;
-    } else {
-      *screen_.err << fmt::format("\r{} attempt {}\x1b[K", doing_, attempt) << std::flush;
-    }
-  }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  const std::string doing_;
-  const std::uint64_t first_;
-  const std::uint64_t last_;
-  const Screen& screen_;
-  Clock::time_point next_;
-  bool shown_ = false;
-};
 
 // The answer, or absent behind the last attempt.
 std::optional<v1::GetAttemptResponse> get(Client& client, const v1::GetAttemptRequest& request) {
@@ -69,13 +33,15 @@ std::uint64_t walk_attempts(Client& client, const AttemptWalk& walk, const Scree
   request.set_page_size(static_cast<std::int32_t>(kMaxPage));
   request.set_or_next(true);
   request.set_summary_only(!walk.tensors);
+  request.set_octaves(walk.octaves);
   if (walk.rank) request.set_rank(*walk.rank);
   const auto newest = newest_attempt(client, request.run(), request.segment());
   if (!newest) return 0;
   const std::uint64_t last = walk.range.last == 0 ? newest->attempt() : std::min(walk.range.last, newest->attempt());
-  Progress progress(walk.doing, std::max<std::uint64_t>(1, walk.range.first), last, screen);
+  const std::uint64_t begin = std::max<std::uint64_t>(1, walk.range.first);
+  Progress progress(walk.doing, "attempt", last >= begin ? last - begin + 1 : 0, screen);
   std::uint64_t attempts = 0;
-  for (std::uint64_t next = std::max<std::uint64_t>(1, walk.range.first); next <= last;) {
+  for (std::uint64_t next = begin; next <= last;) {
     request.set_attempt(next);
     request.clear_page_token();
     auto page = get(client, request);
@@ -88,7 +54,7 @@ std::uint64_t walk_attempts(Client& client, const AttemptWalk& walk, const Scree
     const std::uint64_t attempt = page->attempt().attempt();
     if (attempt > last || attempt < next) break;
     ++attempts;
-    progress.at(attempt);
+    progress.at(attempt - begin + 1);
     for (bool first = true;; first = false) {
       if (!visit(*page, first)) return attempts;
       if (page->next_page_token().empty()) break;

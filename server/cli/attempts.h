@@ -19,6 +19,7 @@ struct AttemptWalk {
   std::optional<std::uint32_t> rank;  // absent = merged over ranks
   bool tensors = true;                // false: summaries alone
   std::string_view doing = "read";    // what a progress line on a terminal's standard error says
+  bool octaves = false;               // with histograms
 };
 
 // Calls `visit` for every page of every attempt in the range, in order: an attempt of many tensors comes in several pages, each

@@ -7,11 +7,16 @@
 #include <memory>
 #include <string>
 
+#include "server/cli/alert_commands.h"
 #include "server/cli/client.h"
+#include "server/cli/config_file.h"
 #include "server/cli/detail_commands.h"
 #include "server/cli/options.h"
+#include "server/cli/pager.h"
 #include "server/cli/paging.h"
 #include "server/cli/screen.h"
+#include "server/cli/usage_error.h"
+#include "server/cli/views/admin.h"
 #include "server/cli/views/tensor_stat.h"
 #include "server/cli/views/views.h"
 #include "server/cli/words.h"
@@ -24,23 +29,31 @@ namespace {
 constexpr const char* kFooter =
     "Exit codes: 0 done (doctor: healthy or info), 1 doctor found a warning, 2 doctor found something critical,\n"
     "3 nothing could be read (no server, unknown run, time-out), 64 wrong use; checklist: 1 something is violated.\n"
-    "Colours are off without a terminal, with --no-color or with NO_COLOR set.";
+    "Colours are off without a terminal, with --no-color or with NO_COLOR set. Defaults of --server, --color, --unicode,\n"
+    "--pager, --time and --width may stand in $XDG_CONFIG_HOME/scalewatch/config.yaml (or the file that SCALEWATCH_CONFIG\n"
+    "names) as lines of KEY: VALUE; an option outdoes the environment, which outdoes the file.";
 
 constexpr const char* kReplayFooter =
     "The trace's first line may name the scaler: # POLICY key=value ... ; with --policy that line does not count, and\n"
     "without it --set changes single parameters. Other columns than step and found_inf are ignored; a found_inf above 0\n"
     "is true. Prints step, found_inf, scale_before, skipped, scale_after and note, and stops where the scaler would end\n"
-    "the run: the note says why.";
+    "the run: the note says why.\n"
+    "--json: {policy, parameters, steps: [{step, found_inf, scale_before, skipped, scale_after, note}]}, note where there is "
+    "one.";
 
 constexpr const char* kDoctorFooter =
     "Finds the format by itself: what scalers print (Apex, DeepSpeed, Megatron, fairseq, Paddle, Colossal-AI, MindSpore),\n"
     "what trainers print, JSON lines, CSV, TensorBoard events, and lines of names and numbers. Prints a verdict, what\n"
     "happened at which line, the scale over attempts, where it began if the log names it, and what to do.\n"
-    "Exit codes: 0 healthy or info, 1 warning, 2 critical, 3 nothing readable.";
+    "Exit codes: 0 healthy or info, 1 warning, 2 critical, 3 nothing readable.\n"
+    "--json: {format, verdict, headline, attempts: {seen, applied, skipped, unknown}, scale: {first, last, min}, findings:\n"
+    "[{rule, severity, first_step, last_step, line, ranks, blamed, evidence: [{name, value, unit, limit}], advice:\n"
+    "[{id, text, confidence}]}]}. What is not known is null; NaN and infinities are \"NaN\", \"Infinity\" and \"-Infinity\".";
 
 constexpr const char* kImportFooter =
     "Reads the log as doctor does, and the server comes to the same findings. Each run that the log holds is a segment of\n"
-    "its own; so is the whole log when it is sent again under the same name. A server that goes away is waited for a minute.";
+    "its own; so is the whole log when it is sent again under the same name. A server that goes away is waited for a minute.\n"
+    "--json: {run, run_uid, segment, runs, format, attempts, reports, refused, verdict}.";
 
 std::vector<std::string> log_formats() {
   const auto names = logimport::format_names();
@@ -95,8 +108,13 @@ class Parser {
         ->capture_default_str()
         ->check(check_server, "HOST:PORT");
     app_.add_flag("--json", global.json, "Print JSON: the server's answer with the field names of proto/scalewatch/v1");
-    app_.add_flag("--no-color", global.no_color, "Print without colours");
-    app_.add_flag("--ascii", global.ascii, "Draw plots with ASCII characters only");
+    color_ = app_.add_flag("--color,!--no-color", global.color, "Colours, where the output is a terminal");
+    app_.add_flag("--ascii,!--unicode", global.ascii, "Draw plots with ASCII characters only");
+    app_.add_flag("--pager,!--no-pager", global.pager, "Long output of a terminal goes through $PAGER, else less");
+    app_.add_option_function<std::string>(
+            "--time", [&global](const std::string& word) { global.time = parse_time_style(word); },
+            "How moments are told: \"3 min ago\", or date and time, here or in UTC (default: relative)")
+        ->check(CLI::IsMember({"relative", "absolute", "utc"}));
     app_.add_option("--width", global.width, "Columns to print within; 0 = no limit (default: the terminal's, else 80)")
         ->check(CLI::Range(0, 100'000));
     add_lists();
@@ -105,15 +123,24 @@ class Parser {
     add_alerts();
     add_replay();
     details_.add_to(app_, line_);
+    admin_.add_to(app_, line_);
   }
 
   CLI::App& app() { return app_; }
+  [[nodiscard]] bool color_said() const { return color_->count() > 0; }
 
  private:
   CLI::App* command(CLI::App& parent, const std::string& name, const std::string& description) {
     auto* added = parent.add_subcommand(name, description);
     added->fallthrough();
     return added;
+  }
+
+  // What --json prints: a message of the API, so that nothing has to be said twice.
+  static void prints(CLI::App* command, const std::string& message, const std::string& before = {}) {
+    command->footer(before + (before.empty() ? "" : "\n") + "--json: " + message +
+                    " of proto/scalewatch/v1. Fields without presence are always there, optional ones when they have a\n"
+                    "value; 64-bit integers are strings; NaN and infinities are \"NaN\", \"Infinity\" and \"-Infinity\".");
   }
 
   template <class Options>
@@ -142,13 +169,18 @@ class Parser {
     command->add_option("RUN", run, "Name or uid of the run")->required();
   }
   static void add_role(CLI::App* command, std::string& role) {
-    command->add_option("--role", role, "Only tensors of this role")->check(CLI::IsMember(role_choices()));
+    command->add_option("--role", role, "Only tensors of this role")
+        ->transform(role_meant)
+        ->check(CLI::IsMember(role_choices()));
   }
   static void add_severity(CLI::App* command, std::string& severity) {
     command->add_option("--min-severity", severity, "Only what is at least this bad")->check(CLI::IsMember(severity_choices()));
   }
+  static CLI::Option* add_segment(CLI::App* command, std::uint32_t& segment) {
+    return command->add_option("--segment", segment, "Segment of the run, from 1 (default: the newest)");
+  }
   static void add_range(CLI::App* command, RangeOptions& range) {
-    command->add_option("--segment", range.segment, "Segment of the run, from 1 (default: the newest)");
+    add_segment(command, range.segment);
     command->add_option("--first", range.first, "First attempt (default: the beginning; top: the newest 100)");
     command->add_option("--last", range.last, "Last attempt, inclusive (default: the newest)");
   }
@@ -159,13 +191,18 @@ class Parser {
 
   void add_lists() {
     auto* runs = command(app_, "runs", "List runs, worst first");
+    prints(runs, "ListRunsResponse",
+           "Order: the worst open finding, then the worst of the newest segment, then the newest report.");
     runs->add_option("--name", line_.runs.name, "Only runs whose name contains this");
+    runs->add_option("--status", line_.runs.status, "Only runs that are this")->check(CLI::IsMember(status_choices()));
     add_severity(runs, line_.runs.min_severity);
     add_limit(runs, line_.runs.limit, "Most runs to list");
     on(runs, show_runs, line_.runs);
 
     auto* tensors = command(app_, "tensors", "List a run's tensors in forward order, each with its newest record");
     add_run(tensors, line_.tensors.run);
+    prints(tensors, "ListTensorsResponse");
+    add_segment(tensors, line_.tensors.segment);
     tensors->add_option("--name", line_.tensors.name, "Only tensors whose name contains this");
     add_role(tensors, line_.tensors.role);
     add_limit(tensors, line_.tensors.limit, "Most tensors to list");
@@ -175,11 +212,14 @@ class Parser {
   void add_run_views() {
     auto* show = command(app_, "show", "Show a run on one screen: verdict, scale, loss, findings, ranks, tensors");
     add_run(show, line_.show.run);
+    prints(show, "GetRunResponse");
+    add_segment(show, line_.show.segment);
     on(show, show_run, line_.show);
 
     auto& options = line_.scaler;
     auto* scaler = command(app_, "scaler", "Show what a run's scaler did: scale over attempts, skips, changes");
     add_run(scaler, options.run);
+    prints(scaler, "GetScalerHistoryResponse");
     scaler->add_option("--scaler", options.scaler, "Index of the scaler")->capture_default_str();
     scaler->add_option("--rank", options.rank, "As this rank saw it (default: the lowest that reported)");
     add_range(scaler, options.range);
@@ -188,6 +228,7 @@ class Parser {
 
     auto* tail = command(app_, "tail", "Print attempts and findings as they come, until Ctrl-C");
     add_run(tail, line_.tail.run);
+    prints(tail, "one TailRunResponse a line,");
     on_stream(tail, tail_run, line_.tail);
 
     add_doctor();
@@ -200,6 +241,7 @@ class Parser {
     doctor->footer(kDoctorFooter);
     doctor->add_option("FILE", options.files, "Logs to diagnose, gzip too; - = standard input. Asks no server");
     auto* run = doctor->add_option("--run", options.run, "Name or uid of a run that the server knows, in place of files");
+    add_segment(doctor, options.segment)->needs(run);
     doctor->add_option("--format", options.format, "Read only this format (default: all that the file holds)")
         ->check(CLI::IsMember(log_formats()))
         ->excludes(run);
@@ -247,6 +289,7 @@ class Parser {
     auto& options = line_.history;
     auto* history = command(app_, "history", "Show one tensor over attempts");
     add_run(history, options.run);
+    prints(history, "GetTensorHistoryResponse");
     history->add_option("TENSOR", options.tensor, "Name of the tensor")->required();
     add_role(history, options.role);
     history->add_option("--rank", options.rank, "Records of this rank only (default: all ranks merged)");
@@ -261,6 +304,7 @@ class Parser {
 
     auto* top = command(app_, "top", "List the tensors that lead by one statistic");
     add_run(top, line_.top.run);
+    prints(top, "TopTensorsResponse");
     top->add_option("--by", line_.top.by, "Statistic to order by; nan counts NaN and Inf")
         ->capture_default_str()
         ->transform([](const std::string& word) { return word == "nonfinite" ? std::string("nan") : word; })
@@ -289,8 +333,9 @@ class Parser {
   }
 
   void add_alerts() {
-    auto* alerts = command(app_, "alerts", "List alerts, worst first; acknowledge or watch them");
+    auto* alerts = command(app_, "alerts", "List alerts, worst first; show, acknowledge, silence, watch or test them");
     alerts->require_subcommand(0, 1);
+    prints(alerts, "ListAlertsResponse");
     alerts->add_option("--run", line_.alerts.run, "Only alerts of this run");
     add_severity(alerts, line_.alerts.min_severity);
     alerts->add_option("--state", line_.alerts.states, "Only alerts in this state; may be repeated")
@@ -309,45 +354,45 @@ class Parser {
     });
 
     auto* ack = command(*alerts, "ack", "Say that somebody is on it");
+    prints(ack, "AcknowledgeAlertResponse");
     ack->add_option("ID", line_.ack.id, "Id of the alert, as `alerts` prints it")->required();
     ack->add_option("--who", line_.ack.who, "Who is on it")->required();
     ack->add_option("--comment", line_.ack.comment, "What they say");
     on(ack, acknowledge_alert, line_.ack);
 
+    alert_commands_.add_to(*alerts, line_);
+
     auto* watch = command(*alerts, "watch", "Print firing alerts, then every change, until Ctrl-C");
+    prints(watch, "one WatchAlertsResponse a line,");
     watch->add_option("--run", line_.watch.run, "Only alerts of this run");
     add_severity(watch, line_.watch.min_severity);
     on_stream(watch, watch_alerts, line_.watch);
   }
 
   CommandLine& line_;
+  CLI::Option* color_ = nullptr;
   DetailCommands details_;
+  AdminCommands admin_;
+  AlertCommands alert_commands_;
   CLI::App app_{"Tells how mixed-precision training runs are doing, from what scalewatchd knows."};
 };
 
 Screen screen_for(const GlobalOptions& options, const Environment& env) {
   const char* no_color = std::getenv("NO_COLOR");
-  const bool color = env.terminal && !options.no_color && !options.json && (no_color == nullptr || *no_color == '\0');
-  return {env.out,      options.width.value_or(env.width),
-          color,        options.ascii,
-          options.json, env.now_ms,
-          &env.err,     env.err_terminal,
-          env.terminal};
+  const bool refused = no_color != nullptr && *no_color != '\0' && !options.color_said;
+  return {env.out,
+          options.width.value_or(env.width),
+          env.terminal && options.color && !options.json && !refused,
+          options.ascii,
+          options.json,
+          env.now_ms,
+          &env.err,
+          env.err_terminal,
+          env.terminal,
+          options.time};
 }
 
-int execute(int argc, const char* const* argv, const Environment& env) {
-  CommandLine line;
-  line.in = env.in;
-  line.progress = env.terminal ? &env.err : nullptr;
-  Parser parser(line);
-  try {
-    parser.app().parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return parser.app().exit(error, env.out, env.err);
-    env.err << "scalewatch: " << text::escape(error.what())
-            << "\nscalewatch --help and scalewatch COMMAND --help say what goes.\n";
-    return kExitUsage;
-  }
+int perform(CommandLine& line, const Environment& env) {
   std::stop_token stop;
   if (line.streams && env.interrupt) stop = env.interrupt();
   if (line.local) return line.local(screen_for(line.global, env), stop);
@@ -358,6 +403,46 @@ int execute(int argc, const char* const* argv, const Environment& env) {
     if (!stop.stop_requested()) throw;
     return kExitOk;  // a call that was cut short because the command was asked to end
   }
+}
+
+// The same, with output that is longer than the terminal in a pager.
+int perform_paged(CommandLine& line, const Environment& env, const std::string& pager) {
+  PagedOutput paged(env.out, pager, env.rows);
+  std::ostream out(&paged);
+  Environment around{out, env.err, env.terminal, env.width, env.now_ms, env.interrupt, env.in, env.err_terminal};
+  int code = kExitOk;
+  try {
+    code = perform(line, around);
+  } catch (const CallError&) {
+    if (!paged.gone()) throw;  // else the reader has seen enough
+  }
+  if (!paged.finish())
+    throw CallError("the pager could not be run: " + text::escape(pager) + "; --no-pager goes without", kExitUsage);
+  return code;
+}
+
+int execute(int argc, const char* const* argv, const Environment& env) {
+  CommandLine line;
+  line.in = env.in;
+  if (env.config) {
+    read_config(*env.config, line.global);
+    if (const auto wrong = check_server(line.global.server); !wrong.empty()) {
+      throw ConfigError(text::escape(env.config->path) + ": server: " + text::escape(wrong));
+    }
+  }
+  line.progress = env.terminal ? &env.err : nullptr;
+  Parser parser(line);
+  try {
+    parser.app().parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return parser.app().exit(error, env.out, env.err);
+    env.err << "scalewatch: " << usage_error(parser.app(), error)
+            << "\nscalewatch --help and scalewatch COMMAND --help say what goes.\n";
+    return kExitUsage;
+  }
+  line.global.color_said = parser.color_said();
+  const auto pager = line.global.pager && !line.streams && env.terminal && env.rows > 0 ? pager_command() : std::string();
+  return pager.empty() ? perform(line, env) : perform_paged(line, env, pager);
 }
 
 }  // namespace
@@ -375,6 +460,9 @@ int run(int argc, const char* const* argv, const Environment& env) {
     env.out.flush();
     env.err << "scalewatch: " << error.what() << '\n';
     return error.exit_code();
+  } catch (const ConfigError& error) {
+    env.err << "scalewatch: " << error.what() << '\n';
+    return kExitUsage;
   } catch (const std::exception& error) {
     env.err << "scalewatch: " << text::escape(error.what()) << '\n';
     return kExitNothing;

@@ -55,6 +55,7 @@ void DetailCommands::add_to(CLI::App& app, Chosen& chosen) {
 void DetailCommands::add_attempt(CLI::App& app, Chosen& chosen) {
   auto* added = command(app, "attempt", "Show every tensor at one attempt as values flowed, the first bad one marked");
   add_run(added, attempt_.run);
+  added->footer("> marks the first bad one. --json: GetAttemptResponse of proto/scalewatch/v1, all pages in one.");
   added->add_option("N", attempt_.attempt, "Number of the attempt; 0 = the newest")->capture_default_str();
   added->add_option("--segment", attempt_.segment, "Segment of the run, from 1 (default: the newest)");
   added->add_option("--rank", attempt_.rank, "Records of this rank only (default: all ranks merged)");
@@ -71,7 +72,9 @@ void DetailCommands::add_heatmap(CLI::App& app, Chosen& chosen) {
   add_run(added, heatmap_.run);
   added->add_option("--stat", heatmap_.stat, "Statistic to draw")->capture_default_str()->check(CLI::IsMember(stat_choices()));
   added->add_option("--name", heatmap_.name, "Only tensors whose name contains this");
-  added->add_option("--role", heatmap_.role, "Only tensors of this role")->check(CLI::IsMember(role_choices()));
+  added->add_option("--role", heatmap_.role, "Only tensors of this role")
+      ->transform(role_meant)
+      ->check(CLI::IsMember(role_choices()));
   added->add_option("--rank", heatmap_.rank, "Records of this rank only (default: all ranks merged)");
   add_range(added, heatmap_.range, "the newest 500");
   added->add_option("--limit", heatmap_.limit, "Most tensors to draw: those with NaN and Inf or least headroom go first")
@@ -96,7 +99,9 @@ void DetailCommands::add_export(CLI::App& app, Chosen& chosen) {
       ->capture_default_str()
       ->check(CLI::IsMember({"csv", "jsonl"}));
   added->add_option("--name", export_.name, "Only tensors whose name contains this");
-  added->add_option("--role", export_.role, "Only tensors of this role")->check(CLI::IsMember(role_choices()));
+  added->add_option("--role", export_.role, "Only tensors of this role")
+      ->transform(role_meant)
+      ->check(CLI::IsMember(role_choices()));
   added->add_option("--rank", export_.rank, "What this rank sent (default: all ranks merged)");
   add_range(added, export_.range, "the beginning");
   on(added, chosen, export_run, export_);
@@ -133,7 +138,10 @@ void DetailCommands::add_checklist(CLI::App& app, Chosen& chosen) {
 void DetailCommands::add_watch(CLI::App& app, Chosen& chosen) {
   auto* added = command(app, "watch", "Show all runs live, worst first, until Ctrl-C");
   added->footer(
-      "On a terminal it fills the screen and gives it back at the end; elsewhere each picture follows the one before.");
+      "On a terminal it fills the screen and gives it back at the end; elsewhere each picture follows the one before. Order: "
+      "the\n"
+      "worst open finding, then the worst of the newest segment, then the newest report.\n"
+      "--json: one ListRunsResponse a line.");
   added->add_option("--name", watch_.name, "Only runs whose name contains this");
   added->add_option("--min-severity", watch_.min_severity, "Only runs with an open finding at least this bad")
       ->check(CLI::IsMember(severity_choices()));
@@ -173,15 +181,32 @@ void DetailCommands::add_whatif(CLI::App& app, Chosen& chosen) {
   auto* added = command(app, "whatif", "Tell what another loss scaler would have done with the gradients of a run");
   added->footer(
       "Without --policy --set changes single parameters of the one that ran; with it, the others are that policy's own. The\n"
-      "replay of the policy that ran is told beside it: where that is not exact, neither is the rest. Newest segment.\n"
-      "--json: {attempts, replay_differs_at, ran, instead, steps: [{attempt, skipped, scale, instead_skipped, instead_scale,\n"
-      "undecided}]}; ran and instead are {policy, parameters, skipped, growths, undecided, unknown, scale_min, scale_last, "
-      "ended}.");
+      "replay of the policy that ran is told beside it: where that is not exact, neither is the rest. --best searches the\n"
+      "initial scale, growth interval, backoff factor and hysteresis for the fewest skips.\n"
+      "--json: {attempts, replay_differs_at, ran, instead, search, underflow, underflow_of_every, tensors: [{name, role,\n"
+      "elements, went, instead}], steps: [{attempt, skipped, scale, instead_skipped, instead_scale, undecided}]}; ran and\n"
+      "instead are {policy, parameters, skipped, growths, undecided, unknown, scale_min, scale_last, ended}; search is null "
+      "or\n"
+      "{searched, tried, most_underflow, underflow, within}; underflow is {went, instead}; shares are {subnormal, flushed} of\n"
+      "{low, high} or null. --bf16 --json: {attempts, skipped, loss_or_activation_non_finite, already_bf16, tensors: [{name,\n"
+      "role, elements, zero, non_finite, went, bf16}]}.");
   add_run(added, whatif_.run);
+  added->add_option("--segment", whatif_.segment, "Segment of the run, from 1 (default: the newest)");
   added->add_option("--scaler", whatif_.scaler, "Index of the scaler")->capture_default_str();
-  added->add_option("--policy", whatif_.policy, "Scaler to replay, in place of the one that ran");
-  added->add_option("--set", whatif_.settings, "Parameter of the scaler as KEY=VALUE; may be repeated")
-      ->allow_extra_args(false);
+  auto* policy = added->add_option("--policy", whatif_.policy, "Scaler to replay, in place of the one that ran");
+  auto* set = added->add_option("--set", whatif_.settings, "Parameter of the scaler as KEY=VALUE; may be repeated")
+                  ->allow_extra_args(false);
+  auto* best = added->add_flag("--best", whatif_.best, "Search the settings that skip least at bounded underflow");
+  added
+      ->add_option("--max-underflow", whatif_.most_underflow,
+                   "Bound of --best: percent of gradient elements that may be subnormal (default: 1, or as it went)")
+      ->check(CLI::Range(0.0, 100.0))
+      ->needs(best);
+  added->add_flag("--bf16", whatif_.bf16, "Tell what bf16 would have changed: range lost and gained by tensor")
+      ->excludes(policy)
+      ->excludes(set)
+      ->excludes(best);
+  added->add_option("--limit", whatif_.limit, "Most tensors to list")->capture_default_str()->check(CLI::Range(1, 100'000));
   on(added, chosen, show_whatif, whatif_);
 }
 

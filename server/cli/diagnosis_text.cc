@@ -53,25 +53,36 @@ std::string scale_text(std::optional<double> value) {
   return value ? text::scale(*value) : "-";
 }
 
+// Of these nobody said whether they were applied.
+std::uint64_t unknown(const domain::RunFacts& facts) {
+  const std::uint64_t known = facts.applied + facts.skipped + facts.partial;
+  return facts.attempts > known ? facts.attempts - known : 0;
+}
+
 }  // namespace
 
-void print_diagnosis(const domain::Diagnosis& diagnosis, std::span<const text::ScaleSample> scale, const Screen& screen) {
+void print_diagnosis(const domain::Diagnosis& diagnosis, std::span<const ScalePlot> plots, const Screen& screen) {
   const auto& facts = diagnosis.facts;
   screen.out << screen.paint(domain::verdict_text(diagnosis.verdict), severity_style(diagnosis.verdict)) << '\n';
   for (const auto& line : text::wrap(Screen::name(diagnosis.headline), screen.width)) screen.out << line << '\n';
   screen.out << '\n'
-             << fmt::format("{}, {} applied, {} skipped ({}), {} partial", text::plural(facts.attempts, "attempt"),
+             << fmt::format("{}, {} applied, {} skipped ({}), {} partial{}", text::plural(facts.attempts, "attempt"),
                             text::exact(facts.applied), text::exact(facts.skipped),
                             text::percent(static_cast<double>(facts.skipped), static_cast<double>(facts.attempts)),
-                            text::exact(facts.partial))
+                            text::exact(facts.partial),
+                            unknown(facts) > 0 ? fmt::format(", {} not known", text::exact(unknown(facts))) : "")
              << '\n';
   if (facts.scale_first || facts.scale_last || facts.scale_min) {
     screen.out << fmt::format("scale {} at first, {} at last, {} at least\n", scale_text(facts.scale_first),
                               scale_text(facts.scale_last), scale_text(facts.scale_min));
   }
-  const auto plot = text::plot_scale(scale, screen.plot_width(), kPlotRows, screen.ascii);
-  if (!plot.empty()) screen.out << '\n';
-  for (const auto& line : plot) screen.out << line << '\n';
+  for (const auto& [title, scale] : plots) {
+    const auto plot = text::plot_scale(scale, screen.plot_width(), kPlotRows, screen.ascii);
+    if (plot.empty()) continue;
+    screen.out << '\n';
+    if (!title.empty()) screen.out << screen.paint(title, text::Style::kBold) << '\n';
+    for (const auto& line : plot) screen.out << line << '\n';
+  }
   std::set<std::string> said;
   for (const auto& finding : diagnosis.findings) {
     screen.out << '\n';
@@ -91,7 +102,8 @@ std::string diagnosis_json(const domain::Diagnosis& diagnosis, std::string_view 
       {"format", format},
       {"verdict", domain::verdict_text(diagnosis.verdict)},
       {"headline", diagnosis.headline},
-      {"attempts", {{"seen", facts.attempts}, {"applied", facts.applied}, {"skipped", facts.skipped}}},
+      {"attempts",
+       {{"seen", facts.attempts}, {"applied", facts.applied}, {"skipped", facts.skipped}, {"unknown", unknown(facts)}}},
       {"scale", {{"first", number(facts.scale_first)}, {"last", number(facts.scale_last)}, {"min", number(facts.scale_min)}}},
       {"findings", std::move(findings)}};
   // Only ASCII leaves: no name can reach the terminal's control codes, and malformed bytes become U+FFFD.

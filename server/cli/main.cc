@@ -19,10 +19,11 @@ bool shows_colors() {
   return isatty(STDOUT_FILENO) == 1 && (term == nullptr || std::string(term) != "dumb");
 }
 
-int columns() {
+// Zeros where standard output is no terminal, or one that knows no size.
+winsize terminal_size() {
   winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  return 80;
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return {};
+  return size;
 }
 
 }  // namespace
@@ -31,8 +32,10 @@ int main(int argc, char** argv) {
   google::protobuf::SetLogHandler(nullptr);  // errors have one line, and it is ours
   std::optional<scalewatch::cli::Interrupt> interrupt;
   const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto size = terminal_size();
   return scalewatch::cli::run(
       argc, argv,
-      {std::cout, std::cerr, shows_colors(), columns(), std::chrono::duration_cast<std::chrono::milliseconds>(now).count(),
-       [&] { return interrupt.emplace().token(); }, &std::cin, isatty(STDERR_FILENO) == 1});
+      {std::cout, std::cerr, shows_colors(), size.ws_col > 0 ? size.ws_col : 80,
+       std::chrono::duration_cast<std::chrono::milliseconds>(now).count(), [&] { return interrupt.emplace().token(); },
+       &std::cin, isatty(STDERR_FILENO) == 1, size.ws_row, scalewatch::cli::config_path()});
 }

@@ -72,7 +72,20 @@ std::string man_page(const CLI::App& app) {
   }
   out += ".SH EXIT STATUS\n" + roff(root.footer) + "\n";
   out += ".SH ENVIRONMENT\n.TP\n\\fBSCALEWATCH_SERVER\\fR\n" + roff("Address of scalewatchd, as --server.") +
-         "\n.TP\n\\fBNO_COLOR\\fR\n" + roff("When it is set and not empty, nothing is coloured.") + "\n";
+         "\n.TP\n\\fBNO_COLOR\\fR\n" + roff("When it is set and not empty, nothing is coloured, but for --color.") +
+         "\n.TP\n\\fBPAGER\\fR\n" +
+         roff(
+             "What long output of a terminal goes through; empty or cat: nothing. Unset: less, with LESS=FRX unless LESS is "
+             "set.") +
+         "\n.TP\n\\fBSCALEWATCH_CONFIG\\fR\n" + roff("The configuration file, in place of the one below.") + "\n";
+  out +=
+      ".SH FILES\n.TP\n\\fB$XDG_CONFIG_HOME/scalewatch/config.yaml\\fR\n" +
+      roff(
+          "Lines of KEY: VALUE (YAML), else ~/.config/scalewatch/config.yaml. An option outdoes the environment, which outdoes "
+          "the "
+          "file. Keys: server (HOST:PORT), color, unicode and pager (true or false), time (relative, absolute or utc), width "
+          "(columns; 0 = no limit).") +
+      "\n";
   return out;
 }
 

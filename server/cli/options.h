@@ -8,11 +8,21 @@
 
 namespace scalewatch::cli {
 
+// How a moment is told.
+enum class TimeStyle : std::uint8_t {
+  kRelative,  // "3 min ago"
+  kAbsolute,  // this machine's time zone
+  kUtc,
+};
+
 struct GlobalOptions {
   std::string server = "127.0.0.1:7462";
   bool json = false;
-  bool no_color = false;
+  bool color = true;
+  bool color_said = false;  // by an option, which NO_COLOR does not outdo
   bool ascii = false;
+  bool pager = true;
+  TimeStyle time = TimeStyle::kRelative;
   std::optional<int> width;  // columns; 0 = no limit
 };
 
@@ -25,12 +35,14 @@ struct RangeOptions {
 
 struct RunsOptions {
   std::string name;          // part of the name
+  std::string status;        // empty: all
   std::string min_severity;  // empty: all
   std::uint32_t limit = 1000;
 };
 
 struct ShowOptions {
   std::string run;
+  std::uint32_t segment = 0;  // 0 = newest
 };
 
 struct ScalerOptions {
@@ -43,8 +55,9 @@ struct ScalerOptions {
 
 struct TensorsOptions {
   std::string run;
-  std::string name;  // part of the name
-  std::string role;  // empty: all
+  std::uint32_t segment = 0;  // 0 = newest
+  std::string name;           // part of the name
+  std::string role;           // empty: all
   std::uint32_t limit = 10'000;
 };
 
@@ -139,9 +152,14 @@ struct CompareOptions {
 
 struct WhatIfOptions {
   std::string run;
+  std::uint32_t segment = 0;  // 0 = newest
   std::uint32_t scaler = 0;
-  std::string policy;                 // empty: the one that ran
-  std::vector<std::string> settings;  // key=value
+  std::string policy;                    // empty: the one that ran
+  std::vector<std::string> settings;     // key=value
+  bool bf16 = false;                     // bf16 in place of a policy
+  bool best = false;                     // search the settings
+  std::optional<double> most_underflow;  // percent of gradient elements; absent: 1, or as it went
+  std::uint32_t limit = 10;              // tensors in the table
 };
 
 struct ReplayOptions {
@@ -153,6 +171,7 @@ struct ReplayOptions {
 
 struct DoctorOptions {
   std::string run;                 // of a server; empty: files
+  std::uint32_t segment = 0;       // of the run; 0 = newest
   std::vector<std::string> files;  // "-" = standard input
   std::string format;              // empty: found by itself
   bool follow = false;

@@ -41,6 +41,7 @@ domain::RunFacts facts_of(const v1::RunSummary& run, const v1::GetScalerHistoryR
 v1::GetScalerHistoryResponse read_scaler(Client& client, const v1::GetRunResponse& run, std::optional<std::uint32_t> scaler) {
   v1::GetScalerHistoryRequest request;
   request.set_run(run.run().run_uid());
+  request.mutable_range()->set_segment(run.run().segment());
   request.set_scaler(scaler ? *scaler : run.scalers().empty() ? 0 : run.scalers(0).scaler());
   try {
     return client.get_scaler_history(request);

@@ -1,5 +1,7 @@
 #include "server/cli/scale_series.h"
 
+#include <algorithm>
+#include <cmath>
 #include <optional>
 
 namespace scalewatch::cli {
@@ -20,6 +22,20 @@ std::optional<double> end_of(const v1::ScalerPoint& point, bool low) {
   return std::nullopt;
 }
 
+// Losses that span two decades and are all above 0 are told apart by their logarithm alone.
+bool spans_decades(const v1::GetScalerHistoryResponse& history) {
+  constexpr double kSpan = 100;
+  double low = 0;
+  double high = 0;
+  for (const auto& point : history.points()) {
+    if (!point.has_loss() || !std::isfinite(point.loss())) continue;
+    if (point.loss() <= 0) return false;
+    low = low == 0 ? point.loss() : std::min(low, point.loss());
+    high = std::max(high, point.loss());
+  }
+  return low > 0 && high / low >= kSpan;
+}
+
 }  // namespace
 
 std::vector<text::ScaleSample> scale_samples(const v1::GetScalerHistoryResponse& history) {
@@ -33,9 +49,11 @@ std::vector<text::ScaleSample> scale_samples(const v1::GetScalerHistoryResponse&
 
 HistoryLines history_lines(const v1::GetScalerHistoryResponse& history) {
   HistoryLines lines;
+  lines.loss_log = spans_decades(history);
   for (const auto& point : history.points()) {
     lines.scale.push_back(text::log2_of(end_of(point, true)));
-    auto loss = text::linear(point.has_loss() ? std::optional<double>(point.loss()) : std::nullopt);
+    const auto told = point.has_loss() ? std::optional<double>(point.loss()) : std::nullopt;
+    auto loss = lines.loss_log ? text::log2_of(told) : text::linear(told);
     // A merged point carries its newest loss only; the count tells of the others.
     if (loss.mark == 0 && point.non_finite_losses() > 0) loss.mark = 'N';
     lines.loss.push_back(loss);

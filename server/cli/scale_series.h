@@ -14,6 +14,7 @@ std::vector<text::ScaleSample> scale_samples(const v1::GetScalerHistoryResponse&
 struct HistoryLines {
   std::vector<text::Sample> scale;  // log2
   std::vector<text::Sample> loss;
+  bool loss_log = false;    // loss is log2: it spans decades
   std::vector<char> skips;  // '^' where something was skipped
 };
 HistoryLines history_lines(const v1::GetScalerHistoryResponse& history);

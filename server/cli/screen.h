@@ -3,10 +3,13 @@
 
 #include <cstdint>
 #include <ostream>
+#include <string>
 #include <string_view>
 
+#include "server/cli/options.h"
 #include "server/cli/text/escape.h"
 #include "server/cli/text/layout.h"
+#include "server/cli/text/units.h"
 
 namespace scalewatch::cli {
 
@@ -21,10 +24,25 @@ struct Screen {
   std::ostream* err = nullptr;
   bool err_terminal = false;  // err is a terminal: lines may be overwritten
   bool terminal = false;      // out is a terminal that obeys control sequences
+  TimeStyle time = TimeStyle::kRelative;
 
   [[nodiscard]] std::string paint(std::string_view text, text::Style style) const { return text::paint(text, style, color); }
   // A name of somebody else's making, safe to print.
   [[nodiscard]] static std::string name(std::string_view bytes) { return text::escape(bytes); }
+  // A moment as the reader wants it told: "3 min ago", or a date and time; "never" for 0. Unix milliseconds.
+  [[nodiscard]] std::string when(std::int64_t unix_ms) const {
+    if (unix_ms == 0) return "never";
+    if (time == TimeStyle::kRelative) return text::ago(now_ms - unix_ms);
+    return time == TimeStyle::kUtc ? text::utc(unix_ms) : text::local(unix_ms);
+  }
+  // The same in at most 12 columns: without the year of now, and without seconds.
+  [[nodiscard]] std::string when_briefly(std::int64_t unix_ms) const {
+    const auto whole = when(unix_ms);
+    constexpr std::size_t kDate = 10;
+    if (unix_ms == 0 || time == TimeStyle::kRelative || whole.size() < 19) return whole;
+    if (!when(now_ms).starts_with(whole.substr(0, 4))) return whole.substr(0, kDate);
+    return whole.substr(5, 11) + (time == TimeStyle::kUtc ? "Z" : "");
+  }
   // Columns for plots: bounded also where the width is not.
   [[nodiscard]] int plot_width() const { return width > 0 && width < 200 ? width : 200; }
 };

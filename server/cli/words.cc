@@ -1,6 +1,7 @@
 #include "server/cli/words.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace scalewatch::cli {
 
@@ -125,10 +126,30 @@ const std::vector<std::string>& state_choices() {
   return kWords;
 }
 
+const std::vector<std::string>& status_choices() {
+  static const std::vector<std::string> kWords{"running", "finished", "lost"};
+  return kWords;
+}
+v1::RunStatus parse_status(std::string_view word) {
+  return static_cast<v1::RunStatus>(index_of(status_choices(), word));
+}
+
 const std::vector<std::string>& role_choices() {
   static const std::vector<std::string> kWords{"gradient",        "parameter", "activation", "activation_gradient",
                                                "optimizer_state", "buffer"};
   return kWords;
+}
+std::string role_meant(const std::string& word) {
+  std::string plain = word;
+  std::replace(plain.begin(), plain.end(), '-', '_');
+  const auto& words = role_choices();
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (plain == words[i] || plain == role_short(static_cast<v1::Role>(i + 1))) return words[i];
+  }
+  std::vector<std::string> found;
+  std::copy_if(words.begin(), words.end(), std::back_inserter(found),
+               [&](const std::string& role) { return plain.size() >= 2 && role.starts_with(plain); });
+  return found.size() == 1 ? found.front() : word;
 }
 v1::Role parse_role(std::string_view word) {
   return static_cast<v1::Role>(index_of(role_choices(), word));

@@ -36,7 +36,12 @@ const std::vector<std::string>& severity_choices();
 v1::Severity parse_severity(std::string_view word);
 // In the order of the wire's numbers, from 1: "pending", "firing", ...
 const std::vector<std::string>& state_choices();
+const std::vector<std::string>& status_choices();
+v1::RunStatus parse_status(std::string_view word);
 const std::vector<std::string>& role_choices();
+// The role that somebody means who writes it shorter: as tables do ("act_grad"), with dashes, or only its beginning; else the
+// word as it is.
+std::string role_meant(const std::string& word);
 v1::Role parse_role(std::string_view word);
 const std::vector<std::string>& by_choices();
 v1::TopTensorsRequest::By parse_by(std::string_view word);

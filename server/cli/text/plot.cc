@@ -54,6 +54,16 @@ struct ScaleColumn {
   bool skipped = false;
 };
 
+// Base-2 logarithm of every scale that the series tells of.
+template <class Visit>
+void each_octave(std::span<const ScaleSample> series, const Visit& visit) {
+  for (const auto& sample : series) {
+    for (const auto& end : {sample.low, sample.high}) {
+      if (const auto octave = log2_of(end).value) visit(*octave);
+    }
+  }
+}
+
 std::vector<ScaleColumn> scale_columns(std::span<const ScaleSample> series, std::size_t columns) {
   std::vector<ScaleColumn> out(columns);
   for (std::size_t i = 0; i < series.size(); ++i) {
@@ -68,30 +78,49 @@ std::vector<ScaleColumn> scale_columns(std::span<const ScaleSample> series, std:
   return out;
 }
 
-// The octave axis: row r, counted from the bottom, stands for 2^(bottom + r * step).
+// The octave axis: row r, counted from the bottom, holds scales from 2^(bottom + r * step) up to the next row's.
 struct Axis {
   int bottom = 0;
   int step = 1;
   int rows = 1;
   [[nodiscard]] int row(double octave) const {
-    return std::clamp(static_cast<int>(std::lround((octave - bottom) / step)), 0, rows - 1);
+    return std::clamp(static_cast<int>(std::floor((octave - bottom) / step)), 0, rows - 1);
   }
 };
 
-Axis axis_for(const std::vector<ScaleColumn>& columns, int height) {
+Axis axis_for(std::span<const ScaleSample> series, int height) {
   Extent all;
-  for (const auto& column : columns) {
-    if (column.octaves.empty()) continue;
-    all.add(column.octaves.low);
-    all.add(column.octaves.high);
-  }
+  each_octave(series, [&](double octave) { all.add(octave); });
   if (all.empty()) return {};
   Axis axis;
   axis.bottom = static_cast<int>(std::floor(all.low));
-  const int span = static_cast<int>(std::ceil(all.high)) - axis.bottom;
-  axis.step = std::max(1, (span + std::max(1, height - 1) - 1) / std::max(1, height - 1));
-  axis.rows = (span + axis.step - 1) / axis.step + 1;
+  const int octaves = static_cast<int>(std::floor(all.high)) - axis.bottom + 1;
+  const int most = std::max(1, height);
+  axis.step = (octaves + most - 1) / most;
+  axis.rows = (octaves + axis.step - 1) / axis.step;
   return axis;
+}
+
+std::string octave_text(double octave) {
+  return octave == std::floor(octave) ? fmt::format("{:.0f}", octave) : fmt::format("{:.1f}", octave);
+}
+
+// What the rows really hold, from the bottom: "2^15" for one scale, "2^14-15" for several, nothing for none.
+std::vector<std::string> row_labels(std::span<const ScaleSample> series, const Axis& axis) {
+  std::vector<Extent> held(static_cast<std::size_t>(axis.rows));
+  each_octave(series, [&](double octave) { held[static_cast<std::size_t>(axis.row(octave))].add(octave); });
+  std::vector<std::string> out;
+  for (int row = 0; row < axis.rows; ++row) {
+    const auto& extent = held[static_cast<std::size_t>(row)];
+    if (extent.empty()) {
+      out.push_back(axis.step == 1 ? fmt::format("2^{}", axis.bottom + row) : std::string());
+      continue;
+    }
+    const auto low = octave_text(extent.low);
+    const auto high = octave_text(extent.high);
+    out.push_back(low == high ? "2^" + low : fmt::format("2^{}{}{}", low, extent.high < 0 ? ".." : "-", high));
+  }
+  return out;
 }
 
 std::string trimmed(std::string line) {
@@ -157,14 +186,16 @@ std::string marks(std::span<const char> series, int width) {
 std::vector<std::string> plot_scale(std::span<const ScaleSample> series, int width, int height, bool ascii) {
   const bool known = std::any_of(series.begin(), series.end(), [](const ScaleSample& s) { return s.low || s.high; });
   if (!known) return {};
-  constexpr int kLabel = 6;  // "2^-149"
-  const std::size_t room = columns_for(series.size(), std::max(1, width - kLabel - 2));
+  const Axis axis = axis_for(series, height);
+  const auto labels = row_labels(series, axis);
+  int label = 6;  // "skips", and most scales
+  for (const auto& text : labels) label = std::max(label, static_cast<int>(text.size()));
+  const std::size_t room = columns_for(series.size(), std::max(1, width - label - 2));
   const auto columns = scale_columns(series, room);
-  const Axis axis = axis_for(columns, height);
   const std::string_view tick = ascii ? "|" : "┤";
   std::vector<std::string> lines;
   for (int row = axis.rows - 1; row >= 0; --row) {
-    std::string line = pad(fmt::format("2^{}", axis.bottom + row * axis.step), kLabel, Align::kRight);
+    std::string line = pad(labels[static_cast<std::size_t>(row)], label, Align::kRight);
     line += ' ';
     line += tick;
     for (const auto& column : columns) {
@@ -180,10 +211,10 @@ std::vector<std::string> plot_scale(std::span<const ScaleSample> series, int wid
   }
   std::string skips;
   for (const auto& column : columns) skips += column.skipped ? '^' : ' ';
-  if (skips.find('^') != std::string::npos) lines.push_back(trimmed(pad("skips", kLabel, Align::kRight) + "  " + skips));
+  if (skips.find('^') != std::string::npos) lines.push_back(trimmed(pad("skips", label, Align::kRight) + "  " + skips));
   const std::string first = fmt::format("{}", series.front().first_attempt);
   const std::string last = fmt::format("{}", series.back().last_attempt);
-  std::string ends(static_cast<std::size_t>(kLabel + 2), ' ');
+  std::string ends(static_cast<std::size_t>(label + 2), ' ');
   ends += first;
   if (first != last) {
     const int missing = static_cast<int>(room) - static_cast<int>(first.size() + last.size());

@@ -6,7 +6,9 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <ctime>
 #include <limits>
+#include <optional>
 
 namespace scalewatch::cli::text {
 
@@ -73,14 +75,30 @@ std::string ago(std::int64_t ms) {
   return fmt::format("{} d ago", seconds / 86400);
 }
 
-std::string utc(std::int64_t unix_ms) {
-  if (unix_ms == 0) return "never";
-  // Years 1 to 9999; what lies outside is a broken clock and is shown as a number.
+namespace {
+
+// Empty where the clock that told it is evidently broken.
+std::optional<std::time_t> seconds_of(std::int64_t unix_ms) {
+  // Years 1 to 9999.
   constexpr std::int64_t kFirst = -62135596800;
   constexpr std::int64_t kLast = 253402300799;
   const std::int64_t seconds = unix_ms / 1000 - (unix_ms % 1000 < 0 ? 1 : 0);
-  if (seconds < kFirst || seconds > kLast) return fmt::format("{} ms", unix_ms);
-  return fmt::format("{:%Y-%m-%d %H:%M:%S}Z", fmt::gmtime(static_cast<std::time_t>(seconds)));
+  if (seconds < kFirst || seconds > kLast) return std::nullopt;
+  return static_cast<std::time_t>(seconds);
+}
+
+}  // namespace
+
+std::string utc(std::int64_t unix_ms) {
+  if (unix_ms == 0) return "never";
+  const auto seconds = seconds_of(unix_ms);
+  return seconds ? fmt::format("{:%Y-%m-%d %H:%M:%S}Z", fmt::gmtime(*seconds)) : fmt::format("{} ms", unix_ms);
+}
+
+std::string local(std::int64_t unix_ms) {
+  if (unix_ms == 0) return "never";
+  const auto seconds = seconds_of(unix_ms);
+  return seconds ? fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(*seconds)) : fmt::format("{} ms", unix_ms);
 }
 
 }  // namespace scalewatch::cli::text

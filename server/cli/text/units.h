@@ -23,5 +23,7 @@ std::string percent(double part, double whole);
 std::string ago(std::int64_t ms);
 // "2026-05-04 03:02:01Z" for Unix milliseconds; "never" for 0.
 std::string utc(std::int64_t unix_ms);
+// "2026-05-04 05:02:01" in this machine's time zone, likewise.
+std::string local(std::int64_t unix_ms);
 
 }  // namespace scalewatch::cli::text

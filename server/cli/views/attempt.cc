@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/cli/attempts.h"
@@ -43,10 +45,14 @@ bool comes_before(const v1::TensorInfo& a, const v1::TensorInfo& b) {
   return domain::flows_before(role(a), a.forward_index(), role(b), b.forward_index());
 }
 
-// An activation that holds -Inf and nothing else is likely a mask: rules.md's NonFiniteActivation takes it for one, too.
-bool maybe_mask(const v1::TensorRecord& tensor) {
+// Tensors that a finding of the segment blames, by name and role.
+using Blamed = std::set<std::pair<std::string, int>>;
+
+// An activation that holds -Inf and nothing else is likely a mask, unless the rules, which saw more of it, blame it.
+bool maybe_mask(const v1::TensorRecord& tensor, const Blamed& blamed) {
   const auto& record = tensor.record();
-  return tensor.info().role() == v1::ROLE_ACTIVATION && record.neg_inf() > 0 && record.nan() == 0 && record.pos_inf() == 0;
+  return tensor.info().role() == v1::ROLE_ACTIVATION && record.neg_inf() > 0 && record.nan() == 0 && record.pos_inf() == 0 &&
+         !blamed.contains({tensor.info().name(), static_cast<int>(tensor.info().role())});
 }
 bool bad(const v1::TensorRecord& tensor) {
   return tensor.record().nan() > 0 || infinities(tensor.record()) > 0;
@@ -78,7 +84,8 @@ void print_summary(const v1::AttemptSummary& attempt, const Screen& screen) {
   std::vector<std::uint32_t> ranks(attempt.ranks().begin(), attempt.ranks().end());
   std::sort(ranks.begin(), ranks.end());
   add(fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", ranks_text(ranks)));
-  if (attempt.time_ms() != 0) add(text::utc(attempt.time_ms()));
+  if (attempt.time_ms() != 0)
+    add(screen.time == TimeStyle::kRelative ? text::utc(attempt.time_ms()) : screen.when(attempt.time_ms()));
   for (const auto& wrapped : text::wrap(facts, screen.width)) screen.out << wrapped << '\n';
 }
 
@@ -100,14 +107,21 @@ std::string told(const v1::TensorRecord& tensor) {
   return out;
 }
 
-// What the rules blamed at this attempt, so that the two never seem to tell different stories.
-void print_blamed(Client& client, const v1::AttemptSummary& attempt, const std::string& run, const Screen& screen) {
+// What the rules found in the attempt's segment, so that the two never seem to tell different stories.
+std::vector<v1::Finding> blaming(Client& client, const v1::AttemptSummary& attempt, const std::string& run) {
   v1::GetRunRequest request;
   request.set_run(run);
+  std::vector<v1::Finding> out;
   const auto answer = client.get_run(request);
   for (const auto& finding : answer.findings()) {
-    if (finding.segment() != attempt.segment() || !finding.has_blame() || finding.blame().attempt() != attempt.attempt())
-      continue;
+    if (finding.segment() == attempt.segment() && finding.has_blame()) out.push_back(finding);
+  }
+  return out;
+}
+
+void print_blamed(const std::vector<v1::Finding>& findings, const v1::AttemptSummary& attempt, const Screen& screen) {
+  for (const auto& finding : findings) {
+    if (finding.blame().attempt() != attempt.attempt()) continue;
     print_wrapped(fmt::format("{} blames {}", Screen::name(finding.rule()), blame_text(*from_proto(finding).blame)),
                   text::Style::kPlain, screen);
   }
@@ -132,7 +146,7 @@ void print_poisoned(Client& client, v1::GetAttemptRequest request, const v1::Att
 }
 
 void print_tensors(const std::vector<const v1::TensorRecord*>& tensors, const v1::TensorRecord* first, Pass pass,
-                   const AttemptOptions& options, const Screen& screen) {
+                   const Blamed& blamed, const AttemptOptions& options, const Screen& screen) {
   using text::Align;
   text::Table table({{""},
                      {"TENSOR", Align::kLeft, true},
@@ -153,9 +167,9 @@ void print_tensors(const std::vector<const v1::TensorRecord*>& tensors, const v1
     std::vector<std::uint32_t> ranks(tensor->ranks().begin(), tensor->ranks().end());
     std::sort(ranks.begin(), ranks.end());
     const auto style = tensor == first ? text::Style::kCritical : text::Style::kPlain;
-    table.add({{tensor == first       ? ">"
-                : maybe_mask(*tensor) ? "m"
-                                      : "",
+    table.add({{tensor == first               ? ">"
+                : maybe_mask(*tensor, blamed) ? "m"
+                                              : "",
                 style},
                {Screen::name(tensor->info().name()), style},
                {std::string(role_short(tensor->info().role()))},
@@ -188,7 +202,10 @@ void show_attempt(Client& client, const AttemptOptions& options, const Screen& s
   std::vector<const v1::TensorRecord*> flow;
   for (const auto& tensor : response.tensors()) flow.push_back(&tensor);
   std::stable_sort(flow.begin(), flow.end(), [](const auto* a, const auto* b) { return comes_before(a->info(), b->info()); });
-  const auto found = std::find_if(flow.begin(), flow.end(), [](const auto* t) { return bad(*t) && !maybe_mask(*t); });
+  const auto findings = blaming(client, response.attempt(), options.run);
+  Blamed blamed;
+  for (const auto& finding : findings) blamed.emplace(finding.blame().tensor(), static_cast<int>(finding.blame().role()));
+  const auto found = std::find_if(flow.begin(), flow.end(), [&](const auto* t) { return bad(*t) && !maybe_mask(*t, blamed); });
   const auto* first = found == flow.end() ? nullptr : *found;
   print_poisoned(client, request, response.attempt(), screen);
   if (first != nullptr) {
@@ -196,17 +213,18 @@ void show_attempt(Client& client, const AttemptOptions& options, const Screen& s
   } else if (!flow.empty()) {
     screen.out << "All that was measured is finite.\n";
   }
-  print_blamed(client, response.attempt(), options.run, screen);
+  print_blamed(findings, response.attempt(), screen);
   if (flow.empty()) {
     screen.out << "No tensor was measured at this attempt (sampling, or none was sent).\n";
     return;
   }
   bool scaled = false;
   for (const auto* tensor : flow) scaled = scaled || scale_of(tensor->record()) != 1;
-  for (const auto pass : {Pass::kForward, Pass::kBackward, Pass::kStep}) print_tensors(flow, first, pass, options, screen);
+  for (const auto pass : {Pass::kForward, Pass::kBackward, Pass::kStep})
+    print_tensors(flow, first, pass, blamed, options, screen);
   screen.out << '\n';
   print_record_notes(scaled, screen);
-  if (std::any_of(flow.begin(), flow.end(), [](const auto* t) { return maybe_mask(*t); })) {
+  if (std::any_of(flow.begin(), flow.end(), [&](const auto* t) { return maybe_mask(*t, blamed); })) {
     screen.out << "m = only -Inf, which masks hold by design.\n";
   }
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "server/cli/attempts.h"
+#include "server/cli/progress.h"
 #include "server/cli/text/table.h"
 #include "server/cli/text/units.h"
 #include "server/cli/views/json_number.h"
@@ -164,7 +165,7 @@ void compare_attempt(Comparison& all, std::map<Key, std::size_t>& index, const v
   }
 }
 
-Comparison read(Client& client, const CompareOptions& options) {
+Comparison read(Client& client, const CompareOptions& options, const Screen& screen) {
   Comparison all;
   all.a = side_of(client, options.run_a);
   all.b = side_of(client, options.run_b);
@@ -176,7 +177,9 @@ Comparison read(Client& client, const CompareOptions& options) {
   if (options.last != 0) all.last = std::min(all.last, options.last);
   all.first = options.first != 0 ? options.first : all.last >= kMaxAttempts ? all.last - kMaxAttempts + 1 : 1;
   std::map<Key, std::size_t> index;
+  Progress progress("comparing", "attempt", all.last >= all.first ? all.last - all.first + 1 : 0, screen);
   for (std::uint64_t next = all.first; next <= all.last;) {
+    progress.at(next - all.first);
     const auto a = attempt_of(client, all.a, next, true);
     if (!a || a->attempt().attempt() < next || a->attempt().attempt() > all.last) break;
     next = a->attempt().attempt() + 1;
@@ -304,7 +307,7 @@ void print_json_comparison(const Comparison& all, const Screen& screen) {
 }  // namespace
 
 void compare_runs(Client& client, const CompareOptions& options, const Screen& screen) {
-  const auto all = read(client, options);
+  const auto all = read(client, options, screen);
   if (screen.json) return print_json_comparison(all, screen);
   print_text(all, options, screen);
 }

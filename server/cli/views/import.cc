@@ -30,10 +30,11 @@ void import_log(Client& client, const ImportOptions& options, std::ostream* prog
     return;
   }
   for (const std::string& note : report.notes) screen.out << Screen::name(note) << '\n';
-  screen.out << fmt::format("{}: {} attempts, read as {}, are segment {} of run {}", files_text({options.file}),
-                            text::exact(diagnosis.facts.attempts), summary.format, sender.segment(), Screen::name(options.run));
+  screen.out << fmt::format("{}: {}, read as {}: segment {} of run {}", files_text({options.file}),
+                            text::plural(diagnosis.facts.attempts, "attempt"), summary.format, sender.segment(),
+                            Screen::name(options.run));
   if (doctor.runs() > 1) screen.out << fmt::format("; the log holds {} runs, each a segment", doctor.runs());
-  if (sender.refused() > 0) screen.out << fmt::format("; the server refused {} reports", sender.refused());
+  if (sender.refused() > 0) screen.out << fmt::format("; the server refused {}", text::plural(sender.refused(), "report"));
   screen.out << fmt::format("\nverdict: {}\n", domain::verdict_text(diagnosis.verdict));
 }
 

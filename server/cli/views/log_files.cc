@@ -59,16 +59,19 @@ std::string files_text(const std::vector<std::string>& files) {
 
 void throw_nothing(const std::vector<std::string>& files, const std::string& format, const logimport::ReadSummary& summary) {
   if (!format.empty()) {
-    throw CallError(fmt::format("nothing in {} ({} lines) is of the format {}; without --format all formats are tried",
-                                files_text(files), text::exact(summary.lines), format),
+    throw CallError(fmt::format("nothing in {} ({}) is of the format {}; without --format all formats are tried",
+                                files_text(files), text::plural(summary.lines, "line"), format),
                     kExitNothing);
   }
-  throw CallError(
-      fmt::format("nothing in {} ({} lines) tells of a training run; looked for skipped steps, loss scales, losses, gradient "
-                  "norms and learning rates in the words of {} formats ({}) and in lines of names and numbers",
-                  files_text(files), text::exact(summary.lines), logimport::format_names().size(),
-                  fmt::join(logimport::format_names(), ", ")),
-      kExitNothing);
+  std::string message = fmt::format(
+      "nothing in {} ({}) tells of a training run.\nLooked for skipped steps, loss scales, losses, gradient norms and "
+      "learning rates, named as usual\n(\"step 10, loss: 2.31\") or in the words of {} formats:",
+      files_text(files), text::plural(summary.lines, "line"), logimport::format_names().size());
+  constexpr int kWidth = 76;
+  for (const auto& line : text::wrap(fmt::format("{}", fmt::join(logimport::format_names(), ", ")), kWidth)) {
+    message += "\n  " + line;
+  }
+  throw CallError(message, kExitNothing);
 }
 
 logimport::SourceReport read_files(const std::vector<std::string>& files, bool follow, const std::function<void()>& idle,

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <tuple>
 #include <vector>
 
 #include "server/cli/text/table.h"
@@ -29,10 +31,18 @@ std::vector<text::Cell> row_of(const v1::RunSummary& run, const Screen& screen) 
           {run.has_scale() ? text::scale(run.scale()) : "-"},
           {run.has_loss() ? text::magnitude(run.loss()) : "-"},
           {fmt::format("{}/{}", run.ranks_connected(), run.world_size())},
-          {run.last_report_ms() == 0 ? "never" : text::ago(screen.now_ms - run.last_report_ms())}};
+          {screen.when_briefly(run.last_report_ms())}};
 }
 
 }  // namespace
+
+void sort_runs(google::protobuf::RepeatedPtrField<v1::RunSummary>& runs) {
+  const auto rank = [](const v1::RunSummary& run) {
+    return std::make_tuple(run.worst_open(), std::max(run.worst(), run.worst_open()), run.last_report_ms());
+  };
+  std::stable_sort(runs.begin(), runs.end(),
+                   [&](const v1::RunSummary& a, const v1::RunSummary& b) { return rank(a) > rank(b); });
+}
 
 void print_runs(const google::protobuf::RepeatedPtrField<v1::RunSummary>& runs, bool whole, const Screen& screen) {
   using text::Align;

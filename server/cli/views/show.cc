@@ -8,6 +8,7 @@
 #include "server/cli/finding_text.h"
 #include "server/cli/json.h"
 #include "server/cli/run_diagnosis.h"
+#include "server/cli/run_segment.h"
 #include "server/cli/scale_series.h"
 #include "server/cli/text/table.h"
 #include "server/cli/text/units.h"
@@ -38,7 +39,7 @@ void print_head(const v1::RunSummary& run, const domain::Diagnosis& diagnosis, c
                   text::exact(run.partial()), run.last_step(), run.segment(), run.ranks_connected(), run.world_size());
   if (!run.framework().empty()) facts += ", " + Screen::name(run.framework());
   if (run.compute_dtype() != v1::DTYPE_UNSPECIFIED) facts += fmt::format(", {} compute", dtype_word(run.compute_dtype()));
-  facts += run.last_report_ms() == 0 ? ", no report yet" : ", last report " + text::ago(screen.now_ms - run.last_report_ms());
+  facts += run.last_report_ms() == 0 ? ", no report yet" : ", last report " + screen.when(run.last_report_ms());
   if (run.lost_reports() > 0) facts += fmt::format(", {} lost", text::plural(run.lost_reports(), "report"));
   for (const auto& line : text::wrap(facts, screen.width)) screen.out << line << '\n';
 }
@@ -51,7 +52,7 @@ bool anything(const std::vector<text::Sample>& samples) {
 void print_lines(const v1::RunSummary& run, const v1::GetScalerHistoryResponse& history, bool named, bool with_loss,
                  const Screen& screen) {
   constexpr int kLabel = 7;
-  const int width = screen.plot_width() - kLabel - 10;  // the newest value follows
+  const int width = screen.plot_width() - kLabel - 14;  // the newest value follows
   const auto lines = history_lines(history);
   const auto line = [&](std::string_view label, const std::vector<text::Sample>& samples, text::Keep keep,
                         const std::string& newest) {
@@ -72,7 +73,8 @@ void print_lines(const v1::RunSummary& run, const v1::GetScalerHistoryResponse& 
   const auto skips = text::marks(lines.skips, width);
   if (!skips.empty()) screen.out << text::pad("skips", kLabel) << screen.paint(skips, text::Style::kWarning) << '\n';
   if (with_loss && anything(lines.loss))
-    line("loss", lines.loss, text::Keep::kLargest, run.has_loss() ? text::magnitude(run.loss()) : "-");
+    line("loss", lines.loss, text::Keep::kLargest,
+         (run.has_loss() ? text::magnitude(run.loss()) : "-") + (lines.loss_log ? " log" : ""));
 }
 
 void print_findings(const domain::Diagnosis& diagnosis, std::size_t in_all, const Screen& screen) {
@@ -111,7 +113,7 @@ void print_ranks(const v1::GetRunResponse& run, const Screen& screen) {
                                     : "gone",
                 gone ? text::Style::kCritical : text::Style::kPlain},
                {fmt::format("{}", rank.last_attempt())},
-               {rank.last_seen_ms() == 0 ? "never" : text::ago(screen.now_ms - rank.last_seen_ms())},
+               {screen.when_briefly(rank.last_seen_ms())},
                bad_count_cell(rank.lost_reports())});
   }
   table.print(screen.out, screen.width, screen.color, screen.ascii);
@@ -198,15 +200,14 @@ void print_top(const v1::TopTensorsResponse& top, const Screen& screen) {
 }  // namespace
 
 void show_run(Client& client, const ShowOptions& options, const Screen& screen) {
-  v1::GetRunRequest request;
-  request.set_run(options.run);
-  const auto run = client.get_run(request);
+  const auto run = get_run_segment(client, options.run, options.segment);
   if (screen.json) return print_json(run, screen.out);
   const auto history = read_scaler(client, run);
   v1::TopTensorsRequest top;
   top.set_run(options.run);
   top.set_by(v1::TopTensorsRequest::BY_HEADROOM);
   top.set_limit(kTopTensors);
+  top.mutable_range()->set_segment(run.run().segment());
   const auto diagnosis = diagnose(run, history);
   print_head(run.run(), diagnosis, screen);
   print_lines(run.run(), history, run.scalers_size() > 1, true, screen);

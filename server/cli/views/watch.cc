@@ -73,7 +73,8 @@ struct Picture {
 
 std::vector<std::string> lines_of(const Picture& picture, const Screen& screen) {
   std::ostringstream out;
-  const Screen page{out, screen.width, screen.color, screen.ascii, false, picture.at_ms};
+  Screen page{out, screen.width, screen.color, screen.ascii, false, picture.at_ms};
+  page.time = screen.time;
   std::size_t bad = 0;
   for (const auto& run : picture.runs.runs()) bad += run.worst_open() >= v1::SEVERITY_WARNING ? 1 : 0;
   out << page.paint(fmt::format("scalewatch {:%H:%M:%S}Z", fmt::gmtime(static_cast<std::time_t>(picture.at_ms / 1000))),
@@ -126,13 +127,19 @@ void watch_runs(Client& client, const WatchOptions& options, const Screen& scree
   request.set_page_size(static_cast<std::int32_t>(kMostRuns));
   request.set_name_contains(options.name);
   request.set_min_severity(parse_severity(options.min_severity));
-  Picture picture{client.list_runs(request), {}, screen.now_ms};  // a server that isn't there is an error, one that goes is not
+  const auto look = [&] {
+    auto answer = client.list_runs(request);
+    sort_runs(*answer.mutable_runs());
+    return answer;
+  };
+  Picture picture{look(), {}, screen.now_ms};  // a server that isn't there is an error, one that goes is not
   const FullScreen full(screen);
   const auto interval = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.interval_s));
   for (std::uint32_t shown = 1;; ++shown) {
     auto size = terminal_size(screen);
     const auto redraw = [&] {
       Screen sized{screen.out, size.columns, screen.color, screen.ascii, screen.json, picture.at_ms};
+      sized.time = screen.time;
       if (screen.json) {
         print_json_line(picture.runs, screen.out);
       } else {
@@ -151,7 +158,7 @@ void watch_runs(Client& client, const WatchOptions& options, const Screen& scree
       redraw();
     }
     try {
-      picture.runs = client.list_runs(request);
+      picture.runs = look();
       picture.failure.clear();
     } catch (const CallError& error) {
       if (stop.stop_requested()) return;

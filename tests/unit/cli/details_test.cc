@@ -206,6 +206,19 @@ TEST_F(Details, WhatIfJsonAndWrongSettings) {
   EXPECT_EQ(run_it({"whatif", "digits-hot", "--scaler", "7"}, kExitNothing).out, "");
 }
 
+TEST_F(Details, WhatIfBf16) {
+  expect_golden("whatif_bf16.txt", text({"whatif", "digits-hot", "--bf16"}));
+  EXPECT_EQ(run_it({"whatif", "digits-hot", "--bf16", "--best"}, kExitUsage).out, "");
+}
+TEST_F(Details, WhatIfBestToldInWordsAndKeptToItsBound) {
+  const auto told = json({"whatif", "digits-hot", "--best", "--max-underflow", "100"});
+  EXPECT_TRUE(told["search"]["within"].get<bool>());
+  EXPECT_EQ(told["search"]["most_underflow"], 1);
+  EXPECT_LE(told["instead"]["skipped"].get<int>(), told["ran"]["skipped"].get<int>());
+  EXPECT_THAT(text({"whatif", "digits-hot", "--best"}), testing::HasSubstr("these skip least"));
+  EXPECT_EQ(run_it({"whatif", "digits-hot", "--max-underflow", "3"}, kExitUsage).out, "");
+}
+
 TEST_F(Details, WatchWithoutATerminalPrintsPictures) {
   expect_golden("watch.txt", text({"watch", "--count", "1"}));
 }

@@ -225,6 +225,21 @@ TEST(PlotScale, FitsManyOctavesAndMarksWhatHasNoHeight) {
   EXPECT_TRUE(plot_scale(std::vector<ScaleSample>(3), 80, 8, false).empty());
 }
 
+TEST(PlotScale, LabelsSayWhatARowReallyHolds) {
+  std::vector<ScaleSample> series;
+  const double scales[] = {131072, 32768, 24576, 4096, 1};
+  for (std::uint64_t i = 0; i < 5; ++i) series.push_back({i + 1, i + 1, scales[i], scales[i], false});
+  // Six octaves a row: 2^17, 2^15 and 2^14.6 share one, and no row is called by a scale that never was.
+  EXPECT_EQ(plot_scale(series, 80, 3, true), (std::vector<std::string>{
+                                                 "2^12-17 |****",
+                                                 "        |",
+                                                 "    2^0 |    *",
+                                                 "         1   5",
+                                             }));
+  series.resize(3);
+  EXPECT_EQ(plot_scale(series, 80, 8, true)[3], "2^14.6 |  *");
+}
+
 std::string printed(const Table& table, int width, bool color = false, bool ascii = false) {
   std::ostringstream out;
   table.print(out, width, color, ascii);

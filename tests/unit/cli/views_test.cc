@@ -87,6 +87,26 @@ TEST_F(Views, ShowTellsLossesByCause) {
   EXPECT_THAT(shown, testing::ContainsRegex("reconnect +0 +12 +1  attempts 7-9 of rank 1"));
 }
 
+TEST_F(Views, RunsThatDiedStandBeforeRunsThatAreWell) {
+  auto& runs = *server.data().runs.mutable_runs();
+  const auto one = [&](const char* name, v1::Severity open, v1::Severity worst, std::int64_t reported) {
+    auto& run = *runs.Add();
+    run.set_name(name);
+    run.set_worst_open(open);
+    run.set_worst(worst);
+    run.set_last_report_ms(reported);
+  };
+  runs.Clear();
+  one("well", v1::SEVERITY_UNSPECIFIED, v1::SEVERITY_UNSPECIFIED, 900);
+  one("died", v1::SEVERITY_UNSPECIFIED, v1::SEVERITY_CRITICAL, 100);
+  one("warned", v1::SEVERITY_WARNING, v1::SEVERITY_WARNING, 500);
+  one("died later", v1::SEVERITY_UNSPECIFIED, v1::SEVERITY_CRITICAL, 200);
+  std::vector<std::string> order;
+  const auto told = json({"runs"});
+  for (const auto& run : told["runs"]) order.push_back(run["name"]);
+  EXPECT_EQ(order, (std::vector<std::string>{"warned", "died later", "died", "well"}));
+}
+
 TEST_F(Views, RunsReadsEveryPageUpToTheLimit) {
   auto& runs = *server.data().runs.mutable_runs();
   while (runs.size() < 7) *runs.Add() = runs.Get(1);
@@ -164,7 +184,7 @@ TEST_F(Views, DoctorJson) {
   const auto diagnosis = json({"doctor", "--run", "digits-hot"}, kExitCritical);
   EXPECT_EQ(diagnosis["format"], "server");
   EXPECT_EQ(diagnosis["verdict"], "critical");
-  EXPECT_EQ(diagnosis["attempts"], (Json{{"seen", 60}, {"applied", 44}, {"skipped", 15}}));
+  EXPECT_EQ(diagnosis["attempts"], (Json{{"seen", 60}, {"applied", 44}, {"skipped", 15}, {"unknown", 0}}));
   EXPECT_EQ(diagnosis["scale"], (Json{{"first", 65536.0}, {"last", 4.0}, {"min", 4.0}}));
   ASSERT_EQ(diagnosis["findings"].size(), 2U);  // those of the newest segment, open or not
   const auto& finding = diagnosis["findings"][0];
