@@ -1,0 +1,223 @@
+"""What the server tells of a run: plain objects over its HTTP API, by the standard library alone."""
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import urllib.error
+import urllib.parse
+import urllib.request
+from fnmatch import fnmatchcase
+from typing import Any, Dict, List, Mapping, Optional
+
+__all__ = ["Advice", "Finding", "Point", "Questions", "ServerError", "table"]
+
+GRPC_PORT, HTTP_PORT = 7462, 9464
+
+
+class ServerError(RuntimeError):
+    """The server is away, or refused a question; the message says which."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Advice:
+    """One thing to do: what, and how sure the evidence makes it (0 to 1)."""
+
+    text: str
+    confidence: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One diagnosed fault. Attempts and steps are inclusive; `tensor` is the one blamed, "" without."""
+
+    rule: str
+    severity: str  # "info", "warning" or "critical"
+    open: bool  # False once resolved
+    summary: str
+    subject: str
+    first_attempt: int
+    last_attempt: int
+    first_step: int
+    last_step: int
+    ranks: List[int]  # empty = all
+    tensor: str
+    advice: List[Advice]  # most certain first
+    id: str
+    raw: Dict[str, Any] = dataclasses.field(repr=False, compare=False)  # all that the server said
+
+    @staticmethod
+    def from_json(told: Mapping[str, Any]) -> "Finding":
+        return Finding(
+            rule=told["rule"], severity=told["severity"].replace("SEVERITY_", "").lower(), open=bool(told.get("open")),
+            summary=told["summary"], subject=told.get("subject", ""), first_attempt=int(told.get("first_attempt", 0)),
+            last_attempt=int(told.get("last_attempt", 0)), first_step=int(told.get("first_step", 0)),
+            last_step=int(told.get("last_step", 0)), ranks=[int(rank) for rank in told.get("ranks", [])],
+            tensor=(told.get("blame") or {}).get("tensor", ""),
+            advice=[Advice(a["text"], float(a.get("confidence", 0))) for a in told.get("advice", [])], id=told["id"], raw=dict(told))
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """One tensor at one attempt, or at several merged: counts add, extremes combine. Values are as stored: under `scale` (1 =
+    unscaled). min, max, absmax and absmin_nonzero are of finite elements, None when there are none; headroom is in octaves."""
+
+    tensor: str
+    role: str
+    first_attempt: int
+    last_attempt: int
+    numel: int
+    nan: int
+    pos_inf: int
+    neg_inf: int
+    zero: int
+    min: Optional[float]
+    max: Optional[float]
+    absmax: Optional[float]
+    absmin_nonzero: Optional[float]
+    sum: float
+    sum_sq: float
+    subnormal: int
+    flushed: int
+    over: int
+    scale: float
+    headroom: Optional[float]
+
+    @staticmethod
+    def from_json(info: Mapping[str, Any], first: int, last: int, record: Mapping[str, Any]) -> "Point":
+        def maybe(name: str) -> Optional[float]:
+            return None if record.get(name) is None else float(record[name])
+
+        counts = {name: int(record.get(name, 0)) for name in ("numel", "nan", "pos_inf", "neg_inf", "zero", "subnormal", "flushed",
+                                                                "over")}
+        return Point(tensor=info["name"], role=info["role"].replace("ROLE_", "").lower(), first_attempt=first, last_attempt=last,
+                     min=maybe("min"), max=maybe("max"), absmax=maybe("absmax"), absmin_nonzero=maybe("absmin_nonzero"),
+                     sum=float(record.get("sum", 0)), sum_sq=float(record.get("sum_sq", 0)),
+                     scale=float(record.get("measured_under_scale", 1)), headroom=maybe("headroom"), **counts)
+
+
+def table(rows: List[Any]) -> Any:
+    """A list of the objects above as a pandas DataFrame, else as a pyarrow Table, else as a list of dicts: what is installed."""
+    plain = [{f.name: getattr(row, f.name) for f in dataclasses.fields(row) if f.name != "raw"} for row in rows]
+    try:
+        import pandas
+        return pandas.DataFrame(plain)
+    except ImportError:
+        pass
+    try:
+        import pyarrow
+        return pyarrow.Table.from_pylist(plain)
+    except ImportError:
+        return plain
+
+
+def http_address(server: Optional[str], http: Optional[str]) -> str:
+    """The base of the server's HTTP address: the one given, else $SCALEWATCH_HTTP, else the gRPC server's host at port 9464."""
+    given = http or os.environ.get("SCALEWATCH_HTTP")
+    if given:
+        return given.rstrip("/") if "://" in given else f"http://{given}".rstrip("/")
+    grpc = server or os.environ.get("SCALEWATCH_SERVER") or f"127.0.0.1:{GRPC_PORT}"
+    return f"http://{grpc.rpartition(':')[0] or grpc}:{HTTP_PORT}"
+
+
+class Questions:
+    """Asks one server about one run. Every method may wait for the server, at most `timeout` seconds, and raises ServerError."""
+
+    def __init__(self, run: str, server: Optional[str] = None, http: Optional[str] = None, timeout: float = 10.0) -> None:
+        self.run = run
+        self.server = server or os.environ.get("SCALEWATCH_SERVER") or f"127.0.0.1:{GRPC_PORT}"
+        self.http = http_address(server, http)
+        self.timeout = timeout
+
+    def get(self, path: str, **query: Any) -> Dict[str, Any]:
+        """The JSON answer to GET /api/v1/runs/RUN{path}?query."""
+        url = f"{self.http}/api/v1/runs/{urllib.parse.quote(self.run, safe='')}{path}"
+        asked = {key: value for key, value in query.items() if value is not None}
+        if asked:
+            url += "?" + urllib.parse.urlencode(asked)
+        try:
+            with urllib.request.urlopen(url, timeout=self.timeout) as answer:
+                told = json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            raise ServerError(f"{url}: {error.code} {error.read().decode('utf-8', 'replace').strip()[:500]}") from None
+        except (OSError, ValueError) as error:
+            raise ServerError(f"{url}: {error} (the address of the server's HTTP API is http= or $SCALEWATCH_HTTP)") from None
+        return dict(told)
+
+    def summary(self) -> Dict[str, Any]:
+        """The run as the server lists it: attempts, applied, skipped, scale, loss, status, worst_open."""
+        return dict(self.get("")["run"])
+
+    def findings(self, open_only: bool = False) -> List[Finding]:
+        """All findings of the run, open ones first, worst first; resolved ones too unless open_only."""
+        found = [Finding.from_json(one) for one in self.get("").get("findings", [])]
+        return [one for one in found if one.open or not open_only]
+
+    def tensors(self, pattern: str = "*", role: Optional[str] = None) -> List[Dict[str, Any]]:
+        """Names, roles, dtypes and the newest record of tensors whose name matches the pattern ("*" matches any characters)."""
+        told: List[Dict[str, Any]] = []
+        token = ""
+        while True:
+            answer = self.get("/tensors", page_size=1000, page_token=token or None,
+                              role=f"ROLE_{role.upper()}" if role else None)
+            told += [one for one in answer.get("tensors", []) if fnmatchcase(one["info"]["name"], pattern)]
+            token = answer.get("next_page_token", "")
+            if not token:
+                return told
+
+    def history(self, pattern: str = "*", role: Optional[str] = None, max_points: int = 1000, max_tensors: int = 100) -> List[Point]:
+        """Statistics over attempts of the tensors whose name matches, in forward order and then by attempt. At most max_points
+        a tensor: neighbours are merged. More than max_tensors matches raise ValueError, for each is a question of its own."""
+        infos = [one["info"] for one in self.tensors(pattern, role)]
+        if len(infos) > max_tensors:
+            raise ValueError(f"{len(infos)} tensors match {pattern!r}: name fewer, or raise max_tensors={max_tensors}")
+        points: List[Point] = []
+        for info in infos:
+            first: Optional[int] = None
+            while True:
+                name = urllib.parse.quote(info["name"], safe="")
+                answer = self.get(f"/tensors/{name}/history", role=info["role"], max_points=max_points, **{"range.first": first})
+                for one in answer.get("points", []):
+                    points.append(Point.from_json(info, int(one["first_attempt"]), int(one["last_attempt"]), one["record"]))
+                if not answer.get("truncated"):
+                    break
+                first = int(answer["next_attempt"])
+        return points
+
+    def attempt(self, attempt: int = 0) -> List[Point]:
+        """All tensors at one attempt (0 = the newest), merged over ranks, in forward order."""
+        points: List[Point] = []
+        token = ""
+        while True:
+            answer = self.get(f"/attempts/{attempt}", page_size=1000, page_token=token or None)
+            at = int(answer["attempt"]["attempt"])
+            points += [Point.from_json(one["info"], at, at, one["record"]) for one in answer.get("tensors", [])]
+            token = answer.get("next_page_token", "")
+            if not token:
+                return points
+
+    def scaler_history(self, scaler: int = 0, max_points: int = 1000) -> List[Dict[str, Any]]:
+        """What a scaler did: dicts of first_attempt, last_attempt, scale_before, scale_after, applied, skipped, loss."""
+        kinds = {"first_attempt": int, "last_attempt": int, "last_step": int, "applied": int, "skipped": int, "partial": int,
+                 "scale_before": float, "scale_after": float, "scale_min": float, "scale_max": float, "loss": float,
+                 "growth_tracker": int}
+        answer = self.get("/scaler", scaler=scaler, max_points=max_points)
+        return [{key: kind(one[key]) for key, kind in kinds.items() if one.get(key) is not None} for one in answer.get("points", [])]
+
+    def whatif(self, policy: Optional[str] = None, settings: Optional[Mapping[str, float]] = None, scaler: int = 0,
+               command: str = "scalewatch") -> Dict[str, Any]:
+        """What another scaler would have done with the run's gradients: whatif(None, {"init_scale": 2**12}), whatif("megatron"). The answer is that of `scalewatch whatif --json`: the `scalewatch` command must be installed."""
+        program = shutil.which(command)
+        if program is None:
+            raise ServerError(f"the command {command!r} is not on the PATH: whatif is answered by it")
+        line = [program, "--server", self.server, "--json", "whatif", self.run, "--scaler", str(scaler)]
+        if policy:
+            line += ["--policy", policy]
+        for key, value in (settings or {}).items():
+            line += ["--set", f"{key}={float(value)!r}"]
+        done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
+        if done.returncode != 0:
+            raise ServerError(f"scalewatch whatif: {(done.stderr or done.stdout).strip()}")
+        return dict(json.loads(done.stdout))

@@ -1,0 +1,343 @@
+"""attach(): watches a PyTorch training loop from the objects that it is given, and from nothing else in the process."""
+from __future__ import annotations
+
+import warnings
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Set, Union
+
+import torch
+
+from .. import lifetime, native
+from ..watch import Watch, environment_rank
+from .activations import Activations
+from .carried import Carried
+from .hooks import Hook
+from .losses import Losses
+from .models import Models, dtype_of
+from .names import Names
+from .optimizers import OptimizerWatch, plain_optimizer
+from .scalers import ScalerWatch
+from .schedules import ScheduleWatch
+from .tensors import UNSCALED, Batch, Scale, Tensors
+
+__all__ = ["TorchWatch", "attach"]
+
+_ROLES = ("gradient", "parameter", "buffer", "optimizer_state", "activation", "activation_gradient")
+# Parameters and optimizer state change little from one attempt to the next; each costs a pass over as much memory as gradients.
+_EVERY = {"parameter": 10, "optimizer_state": 10}
+
+
+def _listed(given: Any) -> List[Any]:
+    if given is None:
+        return []
+    if isinstance(given, Mapping):
+        return list(given.values())
+    return list(given) if isinstance(given, (list, tuple)) else [given]
+
+
+def _names(given: Any, count: int, one: str) -> List[str]:
+    if isinstance(given, Mapping):
+        return [str(key) for key in given]
+    return ["default"] if count == 1 else [f"{one}_{number}" for number in range(count)]
+
+
+class TorchWatch(Watch):
+    """What attach() returns: a Watch that follows the scaler and optimizers by itself. Used on the thread that trains."""
+
+    def __init__(self, model: Any, optimizer: Any, scaler: Any, *, run: str, activations: Any, activation_gradients: bool,
+                 every: Optional[Mapping[str, int]], scheduler: Any, rank: Optional[int], world_size: Optional[int], **rest: Any) -> None:
+        self.models = Models(model)
+        optimizers = [plain_optimizer(one) for one in _listed(optimizer)]
+        scalers = [one for one in _listed(scaler) if one is not None]
+        if len(scalers) > 1 and len(scalers) != len(optimizers):
+            raise TypeError(f"{len(optimizers)} optimizers and {len(scalers)} scalers: give one scaler, or one for each optimizer in "
+                            "the same order")
+        every = {**_EVERY, **(every or {})}
+        for role, count in every.items():
+            if role not in _ROLES or count < 0:
+                raise ValueError(f"every: a number of attempts (0 = never) by role, one of {', '.join(_ROLES)}")
+        given_objects = [root for _, root in self.models.roots] + optimizers + scalers
+        self._objects = frozenset(id(thing) for thing in given_objects)
+        lifetime.replace(given_objects, None)
+        if rank is None or world_size is None:
+            distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+            found = (torch.distributed.get_rank(), torch.distributed.get_world_size()) if distributed else environment_rank()
+            rank, world_size = found if rank is None else (rank, world_size or 1)
+        super().__init__(run, rank=rank, world_size=world_size, framework=f"pytorch {torch.__version__}", **rest)
+        self._keep = given_objects  # so that their ids stay theirs
+        self._every = every
+        self._told_dtype: Optional[str] = None  # that autocast was seen to run in
+        self._losses = Losses()
+        self.carried = Carried(self)
+        self._looked_at: Set[int] = set()
+        self._was_training = True
+        self.ordered = False  # a forward pass has shown the order of things, or is not waited for any longer
+        self._passes: Dict[int, int] = {}
+        self._early: List[Any] = []  # misuse before there is an attempt to tell it with
+        self.names = Names(self.models, self.rank)
+        self.tensors = Tensors(self._unobservable)
+        self.tensors.position, self.tensors.copy_of = self.names.position, self.names.copy_of
+        self.scalers: List[ScalerWatch] = []
+        self.optimizers: List[OptimizerWatch] = []
+        self._handles: List[Any] = []
+        self._schedules: List[ScheduleWatch] = []
+        self._parameters: Optional[Batch] = None
+        self._buffers: Optional[Batch] = None
+        self._activations: Optional[Activations] = None
+        try:
+            for one, name in zip(scalers, _names(scaler, len(scalers), "scaler")):
+                self.scalers.append(ScalerWatch(self, one, name))
+            for number, (one, name) in enumerate(zip(optimizers, _names(optimizer, len(optimizers), "optimizer"))):
+                with_scaler = self.scalers[min(number, len(self.scalers) - 1)] if self.scalers else None
+                if with_scaler is not None and not with_scaler.enabled:
+                    with_scaler = None
+                self.optimizers.append(OptimizerWatch(self, one, name, with_scaler))
+            for _, root in self.models.roots:
+                self._handles.append(root.register_forward_pre_hook(Hook(self._before_forward)))
+                self._handles.append(root.register_forward_hook(Hook(self._after_forward)))
+            self.models.watch_order(self._look_at_autocast)
+            if activations:
+                self._activations = Activations(self, activations, activation_gradients)
+            self._schedules = [ScheduleWatch(self, one) for one in _listed(scheduler)]
+        except BaseException:
+            self.close(0)
+            raise
+
+    # -- what there is ----------------------------------------------------------------------------------------------------------
+
+    def optimizer_of(self, optimizer: Any) -> Optional[OptimizerWatch]:
+        return next((one for one in self.optimizers if one.optimizer is optimizer), None)
+
+    def _look_at_autocast(self) -> None:
+        if self._told_dtype is None:
+            for device in ("cuda", "cpu"):
+                if torch.is_autocast_enabled(device):
+                    self._told_dtype = dtype_of(torch.get_autocast_dtype(device))
+
+    def _computes_in(self) -> str:
+        """What the computation runs in: told, seen under autocast, else that of a scaler, else the parameters'."""
+        if self._compute_dtype is None and self._told_dtype is not None:
+            return self._told_dtype
+        if self._compute_dtype is not None:
+            return self._compute_dtype
+        if any(scaler.enabled for scaler in self.scalers):
+            return "float16"
+        counts: Dict[str, int] = {}
+        for _, parameter in self.models.parameters():
+            name = dtype_of(parameter.dtype)
+            if name:
+                counts[name] = counts.get(name, 0) + parameter.numel()
+        return max(counts, key=lambda name: counts[name]) if counts else "float32"
+
+    def _declare(self, made: native.Native) -> None:
+        unscaled: Optional[int] = None
+        for scaler in self.scalers:
+            if scaler.enabled:
+                scaler.number = made.add_scaler(scaler.name, "pytorch", scaler.parameters())
+        for one in self.optimizers:
+            if one.scaler is None:
+                if unscaled is None:
+                    unscaled = made.add_scaler("none", "none", {})
+                one.scaler_number = unscaled
+            else:
+                one.scaler_number = one.scaler.number
+            one.number = made.add_optimizer(one.name, scaler=one.scaler_number, **one.facts())
+        for role, count in self._every.items():
+            if count != 1:
+                made.add_sampling(native.ROLES[role], every=count or native.NEVER)
+        self.tensors.native = made
+        # All that is known before the first attempt begins, for then the client makes room for it.
+        self.ordered = True
+        self.models.stop()
+        self.names.look()
+        held = {id(p): (n, p) for n, p in self.models.parameters()}
+        for one in self.optimizers:
+            one.declare_gradients()
+            for parameter in one.parameters():
+                held.setdefault(id(parameter), (self.names.of(parameter, one), parameter))
+        self._parameters = Batch(self.tensors, native.ROLES["parameter"], list(held.values()), lambda p: p)
+        floating = [(name, buffer) for name, buffer in self.models.buffers() if dtype_of(buffer.dtype)]
+        self._buffers = Batch(self.tensors, native.ROLES["buffer"], floating, lambda b: b)
+        for batch in (self._parameters, self._buffers):
+            batch.prepare()
+        if self._activations is not None:
+            self._activations.declare()
+        for kind, detail, raised in self._early:
+            made.misuse(kind, detail, raised)
+        self._early.clear()
+
+    def misuse(self, kind: str, detail: str = "", raised: bool = False) -> None:
+        if self._native is None:
+            self._early.append((kind, detail, raised))
+        else:
+            super().misuse(kind, detail, raised)
+
+    def _started(self) -> native.Native:
+        if self._native is None and not self.closed:
+            self._compute_dtype = self._computes_in()
+            gpu = next((p.device for _, p in self.models.parameters() if p.device.type == "cuda"), None)
+            if gpu is not None and self._options.get("gpu_uuid") is None:
+                uuid = getattr(torch.cuda.get_device_properties(gpu), "uuid", None)
+                self._options["gpu_uuid"] = None if uuid is None else f"GPU-{uuid}"
+        return super()._started()
+
+    # -- moments ----------------------------------------------------------------------------------------------------------------
+
+    def _before_forward(self, module: torch.nn.Module, _: Any) -> None:
+        if torch.compiler.is_compiling() or self.closed or self._gone:
+            return
+        with self._guard():
+            self._look_at_autocast()
+            if module.training and not self.ordered:
+                passes = self._passes[id(module)] = self._passes.get(id(module), 0) + 1
+                if passes > 1:  # another micro-batch
+                    self._started()
+            if module.training != self._was_training:
+                self._was_training = module.training
+                for schedule in self._schedules:
+                    schedule.phase_changed(module.training)
+                if self._native is not None:
+                    self._native.set_phase(native.PHASES["train" if module.training else "eval"])
+
+    def _after_forward(self, module: torch.nn.Module, _: Any, output: Any) -> None:
+        if torch.compiler.is_compiling() or self.closed or self._gone or not module.training:
+            return
+        if not any(scaler.enabled for scaler in self.scalers):
+            loss = output.get("loss") if isinstance(output, dict) else getattr(output, "loss", None)
+            if isinstance(loss, torch.Tensor) and loss.numel() == 1:
+                with self._guard():
+                    self._losses.add(loss, mean=True)
+
+    def add_loss(self, loss: torch.Tensor) -> None:
+        """A loss that backward runs from, of the open attempt: those of its micro-batches add up. scaler.scale(loss) tells it by
+        itself. On a GPU it is copied, and read once the copy is there."""
+        with self._guard():
+            self._losses.add(loss)
+
+    def set_loss(self, loss: Any) -> None:
+        """The unscaled loss of the open attempt: a number or a one-element tensor. scaler.scale(loss) tells it by itself."""
+        with self._guard():
+            self._losses.set(loss)
+
+    def observe(self, name: str, array: Any, role: str = "activation", scale: float = 1.0, forward_index: Optional[int] = None) -> None:
+        if not isinstance(array, torch.Tensor):
+            return super().observe(name, array, role, scale, forward_index)
+        with self._guard():
+            made = self._begin()
+            index = self.models.next_position() if (name, native.ROLES[role]) not in self.tensors.numbers and forward_index is None else 0
+            number = self.tensors.declare(name, native.ROLES[role], array, forward_index if forward_index is not None else index)
+            if number is not None:
+                self.tensors.measure(made, number, array.detach(), Scale(scale), transient=True)
+
+    def scale_of_loss(self) -> Scale:
+        """What backward runs under now."""
+        active = [scaler for scaler in self.scalers if scaler.enabled and scaler.active]
+        return active[-1].scale_now() if active else UNSCALED
+
+    def before_plain_step(self, mine: OptimizerWatch) -> None:
+        """Moment A of an optimizer that steps by itself."""
+        made = self._begin()
+        scaler = mine.scaler
+        if scaler is not None and scaler.active and scaler.scaled_and_not_unscaled(mine):
+            if mine.ever_scaled or len(self.optimizers) == 1:
+                self.misuse("out_of_order", f"{mine.name}.step() was called itself, with gradients that still hold the scale: call "
+                            "scaler.step(optimizer)")
+        if not mine.measured:
+            if not mine.has_gradients():
+                parameters = mine.parameters()
+                self.misuse("no_gradients", f"0 of {len(parameters)} parameters of {mine.name} have a gradient")
+            mine.measure_gradients(made, scaler.scale_now() if scaler is not None and scaler.active else UNSCALED)
+            made.measure_device()
+
+    def after_plain_step(self, mine: OptimizerWatch) -> None:
+        made = self._begin()
+        if mine.scaler is not None and mine.scaler.active:
+            made.observe_optimizer(mine.scaler_number, mine.number, outcome=native.APPLIED)
+            mine.outcome_told = True
+            return  # the attempt ends with the scaler's update
+        if mine.scaler is None:
+            made.observe_scaler(mine.scaler_number, 1.0, 1.0)
+        made.observe_optimizer(mine.scaler_number, mine.number, outcome=native.APPLIED)
+        if not any(scaler.active for scaler in self.scalers):
+            self.finish_attempt()
+
+    def scaler_updated(self) -> None:
+        if all(scaler.updated for scaler in self.scalers if scaler.active):
+            self.finish_attempt()
+
+    def finish_attempt(self) -> None:
+        """Moment C: what the step changed, and the end of the attempt."""
+        made = self._begin()
+        for batch in (self._parameters, self._buffers):
+            if batch is not None:
+                batch.measure(made)
+        for one in self.optimizers:
+            one.measure_state(made)
+        loss = self._losses.take()
+        if loss is not None:
+            made.set_loss(loss)
+        skipped = any(one.measured and one.scaler is not None and not one.stepped for one in self.optimizers)
+        for schedule in self._schedules:
+            schedule.attempt_ended(skipped)
+        if self._open:
+            self._open = False
+            made.end_attempt()
+        if self._activations is not None:
+            self._activations.attempt_ended()
+        for scaler in self.scalers:
+            scaler.new_attempt()
+        for one in self.optimizers:
+            one.new_attempt()
+
+    # -- wrong use --------------------------------------------------------------------------------------------------------------
+
+    def look_at_parameters(self, mine: OptimizerWatch) -> None:
+        """Once an optimizer: trainable parameters in fp16 under a scaler. Fused and sharded paths raise nothing."""
+        if id(mine) in self._looked_at:
+            return
+        self._looked_at.add(id(mine))
+        half = mine.half_parameters()
+        if half:
+            more = f" and {len(half) - 8} more" if len(half) > 8 else ""
+            self.misuse("fp16_parameters", f"{', '.join(half[:8])}{more} of {mine.name}")
+
+    # -- the end ----------------------------------------------------------------------------------------------------------------
+
+    def _detach(self) -> None:
+        self.models.stop()
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+        self.carried.detach()
+        parts: List[Any] = [*self._schedules, *self.optimizers, *self.scalers]
+        for part in parts:
+            part.detach()
+        if self._activations is not None:
+            self._activations.detach()
+        self._keep = []
+        self._objects = frozenset()
+
+
+def attach(model: Any, optimizer: Any = None, scaler: Any = None, *, run: str, server: Optional[str] = None, strict: bool = False,
+           activations: Union[None, str, Iterable[str]] = None, activation_gradients: bool = True, scheduler: Any = None,
+           every: Optional[Mapping[str, int]] = None, compute_dtype: Optional[str] = None, labels: Optional[Mapping[str, str]] = None,
+           rank: Optional[int] = None, world_size: Optional[int] = None, http: Optional[str] = None, **options: Any) -> TorchWatch:
+    """Watches a training loop that stays as it is.
+
+    model: a module, or a list or mapping of them (a GAN's). optimizer, scaler: one, or lists or mappings of them; several scalers
+    belong to the optimizers in the same order. scaler None (or disabled): an attempt is each optimizer step, else each
+    scaler.update(). scheduler: learning rate schedulers whose steps are to be compared with skips.
+    run: the run's name, 1 to 256 bytes. server: host:port; None = $SCALEWATCH_SERVER, else 127.0.0.1:7462. http: its HTTP API.
+    activations: patterns of module names ("*" matches any characters) whose outputs, and unless activation_gradients is False
+    their gradients, are measured; None = none. every: by role, measure every so many attempts (0 = never); by default
+    parameters and optimizer_state every 10, all others at each. compute_dtype: "float16", "bfloat16", "float32", ...; None =
+    seen under autocast, else float16 with a scaler, else the parameters'. rank, world_size: None = torch.distributed's, else
+    those of the environment. labels: up to 32, they reach every alert. options: as scalewatch.Watch.
+
+    Call it after wrapping (DDP, FSDP) and moving the model. What it puts on the objects given is undone by close(). Nothing
+    waits for a GPU or the server. Raises TypeError and ValueError for wrong arguments; later nothing is raised into training
+    unless strict (then scalewatch.ScalewatchError)."""
+    if optimizer is None:
+        warnings.warn("scalewatch.attach without an optimizer sees no step: give attach(model, optimizer, scaler)", stacklevel=2)
+    return TorchWatch(model, optimizer, scaler, run=run, server=server, strict=strict, activations=activations,
+                      activation_gradients=activation_gradients, scheduler=scheduler, every=every, compute_dtype=compute_dtype,
+                      labels=labels, rank=rank, world_size=world_size, http=http, **options)

@@ -1,0 +1,114 @@
+"""Names and the forward order of what the given modules hold."""
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
+
+import torch
+
+from .hooks import Hook
+
+__all__ = ["Models", "compiling", "dtype_of"]
+
+# What wrappers put into names: DataParallel and DDP, FSDP, torch.compile, activation checkpointing.
+_WRAPPERS = re.compile(r"(?:^|(?<=\.))(?:_fsdp_wrapped_module|_orig_mod|_checkpoint_wrapped_module)\.")
+
+
+def dtype_of(dtype: torch.dtype) -> Optional[str]:
+    """The name of a dtype that can be measured, else None."""
+    name = str(dtype).replace("torch.", "")
+    name = {"complex64": "float32", "complex128": "float64", "complex32": "float16"}.get(name, name)
+    return name if name in ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2") else None
+
+
+def compiling() -> bool:
+    """Whether this code is being traced by torch.compile: then it must leave nothing in the graph."""
+    return bool(torch.compiler.is_compiling())
+
+
+
+class Models:
+    """The modules given to attach(), under one set of names."""
+
+    def __init__(self, given: Any) -> None:
+        if given is None:
+            roots: List[Tuple[str, torch.nn.Module]] = []
+        elif isinstance(given, torch.nn.Module):
+            roots = [("", given)]
+        elif isinstance(given, Mapping):
+            roots = [(f"{key}.", module) for key, module in given.items()]
+        elif isinstance(given, Iterable):
+            roots = [(f"{number}.", module) for number, module in enumerate(given)]
+        else:
+            raise TypeError(f"model: a module, or a list or mapping of them, not {type(given).__name__}")
+        for _, module in roots:
+            if not isinstance(module, torch.nn.Module):
+                raise TypeError(f"model: a torch.nn.Module, not {type(module).__name__}")
+        self.roots = roots
+        self._executed: Dict[int, int] = {}  # id of a tensor: when it took part in the first forward pass
+        self._handles: List[Any] = []
+        self._next = 1
+
+    def modules(self) -> Iterator[Tuple[str, torch.nn.Module]]:
+        seen = set()
+        for prefix, root in self.roots:
+            for name, module in root.named_modules():
+                if id(module) not in seen:
+                    seen.add(id(module))
+                    yield self._name(prefix, root, name), module
+
+    def parameters(self) -> Iterator[Tuple[str, torch.Tensor]]:
+        """Each once, under its first name."""
+        yield from self._tensors("named_parameters")
+
+    def buffers(self) -> Iterator[Tuple[str, torch.Tensor]]:
+        yield from self._tensors("named_buffers")
+
+    def position(self, thing: Any, otherwise: int = 1_000_000) -> int:
+        return self._executed.get(id(thing), otherwise)
+
+    def next_position(self) -> int:
+        """Of something that comes by in the forward order now."""
+        self._next += 1
+        return self._next - 1
+
+    def position_of(self, module: torch.nn.Module) -> int:
+        """Of a module whose output comes by now: its own tensors', where it has some."""
+        held = (*module._parameters.values(), *module._buffers.values())
+        return next((self._executed[id(t)] for t in held if t is not None and id(t) in self._executed), None) or self.next_position()
+
+    def watch_order(self, on_module: Any) -> None:
+        """Until stop(), notes the order in which modules run, and calls on_module() at each."""
+        def entered(module: torch.nn.Module, _: Any) -> None:
+            if compiling():
+                return
+            on_module()
+            fresh = [t for t in (*module._parameters.values(), *module._buffers.values()) if t is not None and id(t) not in self._executed]
+            if fresh:  # a module's own tensors take part together
+                self._executed.update(dict.fromkeys(map(id, fresh), self.next_position()))
+
+        for _, module in self.modules():
+            self._handles.append(module.register_forward_pre_hook(Hook(entered)))
+
+    def stop(self) -> None:
+        handles, self._handles = self._handles, []
+        for handle in handles:
+            handle.remove()
+
+    def _tensors(self, method: str) -> Iterator[Tuple[str, torch.Tensor]]:
+        seen = set()
+        for prefix, root in self.roots:
+            for name, tensor in getattr(root, method)():
+                if id(tensor) not in seen:
+                    seen.add(id(tensor))
+                    yield self._name(prefix, root, name), tensor
+
+    @staticmethod
+    def _name(prefix: str, root: torch.nn.Module, name: str) -> str:
+        plain = _WRAPPERS.sub("", name + ".")[:-1] if name else name
+        if isinstance(root, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)):
+            plain = re.sub(r"^module\.?", "", plain)
+        elif hasattr(root, "_orig_mod"):
+            plain = re.sub(r"^module\.", "", plain) if isinstance(
+                root._orig_mod, torch.nn.parallel.DistributedDataParallel) else plain
+        return (prefix + plain) if plain else (prefix[:-1] or "model")

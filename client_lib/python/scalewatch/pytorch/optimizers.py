@@ -1,0 +1,142 @@
+"""One optimizer of the script: its gradients at moment A, its state after the step, and what became of the step."""
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+
+import torch
+
+from .. import native
+from .models import dtype_of
+from .tensors import Batch, Scale, scalar
+
+if TYPE_CHECKING:
+    from .attach import TorchWatch
+    from .scalers import ScalerWatch
+
+__all__ = ["OptimizerWatch", "plain_optimizer"]
+
+_gradient = operator.attrgetter("grad")  # called in C: a lambda would cost as much as all the rest
+
+
+def plain_optimizer(given: Any) -> torch.optim.Optimizer:
+    """The torch.optim.Optimizer itself, where a framework gives it wrapped (Accelerate, Fabric, Lightning)."""
+    for _ in range(8):
+        inner = getattr(given, "optimizer", None)
+        if not isinstance(inner, torch.optim.Optimizer):
+            break
+        given = inner
+    if not isinstance(given, torch.optim.Optimizer):
+        raise TypeError(f"optimizer: a torch.optim.Optimizer, not {type(given).__name__}")
+    return given
+
+
+class OptimizerWatch:
+    def __init__(self, watch: "TorchWatch", optimizer: torch.optim.Optimizer, name: str, scaler: Optional["ScalerWatch"]) -> None:
+        self.watch, self.optimizer, self.name = watch, optimizer, name
+        self.scaler = scaler  # None: it steps without one
+        self.scaler_number = self.number = 0
+        self.measured = self.stepped = False  # in the open attempt: gradients at A; its own step() ran
+        self.ever_scaled = False  # its scaler stepped it at least once
+        self.outcome_told = False
+        self.fused = bool(getattr(optimizer, "_step_supports_amp_scaling", False) or optimizer.defaults.get("fused"))
+        self._gradients: Optional[Batch] = None
+        self._state: Optional[Batch] = None
+        self._shape: Tuple[int, ...] = ()
+        self._state_size = -1
+        self._handles = [optimizer.register_step_pre_hook(self._before_step), optimizer.register_step_post_hook(self._after_step)]
+
+    def detach(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+    # -- what it holds ----------------------------------------------------------------------------------------------------------
+
+    def parameters(self) -> List[torch.Tensor]:
+        return [p for group in self.optimizer.param_groups for p in group["params"]]
+
+    def facts(self) -> Dict[str, Any]:
+        """What add_optimizer takes."""
+        group = self.optimizer.param_groups[0]
+        beta1, beta2 = (tuple(group.get("betas") or ()) + (None, None))[:2]
+        if beta1 is None:
+            beta1 = group.get("momentum")
+        dtypes = {native.DTYPES[n] for n in (dtype_of(p.dtype) for p in self.parameters()) if n}
+        numbers = {"lr": group.get("lr"), "beta1": beta1, "beta2": beta2, "eps": group.get("eps"), "weight_decay": group.get("weight_decay")}
+        known = {key: scalar(value) for key, value in numbers.items() if isinstance(value, (int, float, torch.Tensor))}
+        return {"class_name": type(self.optimizer).__name__, "state_dtypes": sorted(dtypes)[:16], "fused": self.fused, **known}
+
+    def has_gradients(self) -> bool:
+        return any(p.grad is not None for p in self.parameters())
+
+    def half_parameters(self) -> List[str]:
+        return [self.watch.names.of(p, self) for p in self.parameters() if p.dtype is torch.float16 and p.requires_grad]
+
+    # -- moments ----------------------------------------------------------------------------------------------------------------
+
+    def declare_gradients(self) -> None:
+        self._shape = tuple(len(group["params"]) for group in self.optimizer.param_groups)
+        items = [(self.watch.names.of(p, self), p) for p in self.parameters() if p.requires_grad]
+        self._gradients = Batch(self.watch.tensors, native.ROLES["gradient"], items, _gradient, optimizer=self.name)
+        self._gradients.prepare()
+
+    def measure_gradients(self, made: native.Native, scale: Scale) -> None:
+        """Moment A: gradients as backward left them, once an attempt."""
+        self.measured = True
+        groups = self.optimizer.param_groups
+        if tuple(len(group["params"]) for group in groups) != self._shape:
+            self.declare_gradients()  # parameters were added
+        if self._gradients is not None:
+            self._gradients.measure(made, scale)
+        lr = scalar(groups[0].get("lr", float("nan")))
+        if lr is not None and lr == lr:
+            made.set_lr(lr)
+
+    def measure_state(self, made: native.Native) -> None:
+        """Moment C: its state tensors, where there are any."""
+        state = self.optimizer.state
+        if len(state) != self._state_size:
+            self._state_size = len(state)
+            role = native.ROLES["optimizer_state"]
+            items: List[Tuple[str, Any]] = []
+            for parameter, held in state.items():
+                if not isinstance(held, dict) or not isinstance(parameter, torch.Tensor):
+                    continue
+                name = self.watch.names.of(parameter, self)
+                for key, value in held.items():
+                    if isinstance(value, torch.Tensor) and value.numel() > 1 and dtype_of(value.dtype):
+                        items.append((f"{name}.{key}", (parameter, key)))
+                        self.watch.tensors.declare(f"{name}.{key}", role, value, optimizer=self.name, like=parameter)
+
+            def current(item: Tuple[Any, str]) -> Any:  # looked up each time: load_state_dict puts others in their place
+                held = self.optimizer.state.get(item[0])
+                return held.get(item[1]) if held else None
+
+            self._state = Batch(self.watch.tensors, role, items, current, home=current, optimizer=self.name)
+        if self._state is not None:
+            self._state.measure(made)
+
+    def _before_step(self, _: Any, arguments: Any, keywords: Any) -> None:
+        with self.watch._guard():
+            if self.watch.closed or self.watch._gone or torch.compiler.is_compiling():
+                return
+            self.stepped = True
+            if self.scaler is not None and self.scaler.stepping is self:
+                return  # scaler.step() has seen to everything
+            if len(arguments) > 1 and callable(arguments[1]) or keywords.get("closure") is not None:
+                return  # backward comes within the step
+            self.watch.before_plain_step(self)
+
+    def _after_step(self, _: Any, arguments: Any, keywords: Any) -> None:
+        if self.watch.closed or self.watch._gone or torch.compiler.is_compiling():
+            return
+        if self.scaler is not None and self.scaler.stepping is self:
+            return
+        with self.watch._guard():
+            if not self.measured:
+                self.watch.before_plain_step(self)
+            self.watch.after_plain_step(self)
+        self.watch._deliver()
+
+    def new_attempt(self) -> None:
+        self.measured = self.stepped = self.outcome_told = False

@@ -1,0 +1,204 @@
+"""Declares tensors and hands their addresses to the client: many at a time, for a call a tensor is too dear in Python."""
+from __future__ import annotations
+
+import array
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import torch
+
+from .. import native
+from .models import dtype_of
+
+__all__ = ["Batch", "Scale", "Tensors", "UNSCALED", "local_part", "scalar", "stream_of"]
+
+
+def local_part(tensor: Any) -> Any:
+    """The plain tensor in which this rank holds the elements: a DTensor's local one, a sparse tensor's values, a complex one's
+    parts. May hold no element."""
+    tensor = getattr(tensor, "_local_tensor", tensor)
+    if tensor.layout is torch.sparse_coo:
+        tensor = tensor._values()
+    elif tensor.layout is not torch.strided:
+        tensor = tensor.values()
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    return tensor.resolve_neg() if tensor.is_neg() else tensor
+
+
+def scalar(tensor: Any) -> Optional[float]:
+    """The value of a one-element tensor in host memory or of a number; None where reading it would wait for a GPU."""
+    if not isinstance(tensor, torch.Tensor):
+        return float(tensor)
+    tensor = getattr(tensor, "_local_tensor", tensor)
+    return float(tensor.item()) if tensor.device.type == "cpu" else None
+
+
+_data_ptr = torch.Tensor.data_ptr
+
+
+def _storage(tensor: Any) -> int:
+    try:
+        return int(getattr(tensor, "_local_tensor", tensor).untyped_storage().data_ptr())
+    except (RuntimeError, NotImplementedError):  # sparse: its values are its own
+        return 0
+
+
+class Scale:
+    """What values were multiplied by: known on the host, or where it lies on a GPU."""
+
+    __slots__ = ("value", "tensor")
+
+    def __init__(self, value: Optional[float] = 1.0, tensor: Any = None) -> None:
+        # Under a scale that is no scale any more, values are what they are.
+        self.value = value if value is not None and 0 < value < float("inf") else 1.0
+        self.tensor = tensor  # on a GPU, fp32
+
+    def at(self, device: torch.device) -> Optional[int]:
+        return self.tensor.data_ptr() if self.tensor is not None and self.tensor.device == device else None
+
+
+UNSCALED = Scale()
+
+
+def stream_of(device: torch.device) -> int:
+    return int(torch.cuda.current_stream(device).cuda_stream)
+
+
+class Batch:
+    """Tensors that are measured at the same moment. `items`: what is declared, in order; `current`: the tensor of an item as it is
+    now (a parameter's gradient), None to leave it out; `home`: a tensor like it to declare, None = the item itself."""
+
+    def __init__(self, tensors: "Tensors", role: int, items: Sequence[Tuple[str, Any]], current: Callable[[Any], Any],
+                 home: Optional[Callable[[Any], Any]] = None, **facts: Any) -> None:
+        self.tensors, self.role, self.current, self.home, self.facts = tensors, role, current, home, facts
+        self.items = list(items)
+        self._ids: Optional["array.array[int]"] = None
+        self._plain: Dict[torch.device, Tuple[List[Any], "array.array[int]", "array.array[int]"]] = {}
+        self._other: List[Tuple[int, Any]] = []
+        self._last: Dict[torch.device, Tuple[Optional[List[int]], Optional["array.array[int]"]]] = {}
+        self._single: Dict[torch.device, List[int]] = {}
+
+    def prepare(self) -> "array.array[int]":
+        """Declares them all."""
+        ids, plain = [], {}  # type: ignore[var-annotated]
+        self._other = []
+        for name, item in self.items:
+            home = item if self.home is None else self.home(item)
+            number = self.tensors.declare(name, self.role, home, **self.facts)
+            if number is None:
+                continue
+            ids.append(number)
+            device = home.device
+            ordinary = type(home) in (torch.Tensor, torch.nn.Parameter) and home.layout is torch.strided and not home.is_complex()
+            if ordinary and (device.type == "cpu" or self.tensors.on_gpu(device)):
+                held = plain.setdefault(device, ([], array.array("I"), array.array("Q")))
+                held[0].append(item)
+                held[1].append(number)
+                held[2].append(home.numel())
+            else:
+                self._other.append((number, item))
+        self._plain = plain
+        self._ids = array.array("I", ids)
+        return self._ids
+
+    def measure(self, made: native.Native, scale: Scale = UNSCALED) -> None:
+        """Host tensors are measured now; those on GPUs are noted."""
+        ids = self._ids if self._ids is not None else self.prepare()
+        if not ids or not made.wants_any(ids):
+            return
+        current = self.current
+        for device, (items, numbers, numels) in self._plain.items():
+            packed = self._addresses(device, items, numbers, made, scale)
+            if device.type == "cpu":
+                made.observe_many(numbers, packed, numels, scale.value)
+            else:
+                made.observe_device_many(numbers, packed, numels, device.index, stream_of(device), scale.at(device), scale.value)
+        for number, item in self._other:
+            tensor = current(item)
+            if tensor is not None:
+                self.tensors.measure(made, number, tensor, scale)
+
+    def _addresses(self, device: torch.device, items: List[Any], numbers: "array.array[int]", made: native.Native,
+                   scale: Scale) -> "array.array[int]":
+        """Where the items lie now; 0 for those that are not there, or that are no contiguous piece and are measured here, by themselves.
+        Tensors that lie where they lay the last time are laid out as they were then, too."""
+        try:
+            try:
+                now = list(map(_data_ptr, map(self.current, items)))  # no bytecode runs an item
+            except TypeError:  # one that is not there among them
+                now = [0 if t is None else t.data_ptr() for t in map(self.current, items)]
+        except (RuntimeError, NotImplementedError):  # a sparse one among them
+            now = []
+        before, packed = self._last.get(device, (None, None))
+        if packed is None or now != before or not now:
+            tensors = list(map(self.current, items))
+            straight = [t is not None and t.layout is torch.strided and t.is_contiguous() for t in tensors]
+            packed = array.array("Q", [t.data_ptr() if s else 0 for t, s in zip(tensors, straight)])
+            self._last[device] = (now, packed)
+            self._single[device] = [i for i, (t, s) in enumerate(zip(tensors, straight)) if t is not None and not s]
+        for i in self._single[device]:
+            tensor = self.current(items[i])
+            if tensor is not None:
+                self.tensors.measure(made, numbers[i], tensor, scale)
+        return packed
+
+
+class Tensors:
+    """The table of tensors of one watch. Numbers are the client's."""
+
+    def __init__(self, complain: Callable[[str], None]) -> None:
+        self.native: Optional[native.Native] = None
+        self.numbers: Dict[Tuple[str, int], Optional[int]] = {}
+        self.position: Callable[[Any], int] = lambda thing: 0
+        self.copy_of: Callable[[Any], Tuple[Optional[str], Optional[str]]] = lambda thing: (None, None)  # (shard, replica)
+        self._complain = complain
+
+    @staticmethod
+    def on_gpu(device: torch.device) -> bool:
+        return device.type == "cuda" and torch.version.hip is None
+
+    def declare(self, name: str, role: int, tensor: Any, index: Optional[int] = None, optimizer: Optional[str] = None,
+                like: Any = None) -> Optional[int]:
+        """The tensor's number; None when it can't be measured. like: the parameter whose place in the model it shares."""
+        key = (name, role)
+        if key in self.numbers:
+            return self.numbers[key]
+        number: Optional[int] = None
+        dtype = dtype_of(tensor.dtype)
+        if dtype is None:
+            self._complain(f"{name}: elements of {tensor.dtype}")
+        elif tensor.device.type != "cpu" and not self.on_gpu(tensor.device):
+            self._complain(f"{name}: memory of device {tensor.device}")
+        elif self.native is not None:
+            home = tensor if like is None else like
+            held = getattr(tensor, "_local_tensor", tensor)  # its own numel counts all ranks'
+            shard, replica = self.copy_of(home)
+            try:
+                number = self.native.add_tensor(name, role, native.DTYPES[dtype], held.numel() * (2 if held.is_complex() else 1),
+                                                self.position(home) if index is None else index, shard=shard, replica=replica,
+                                                optimizer=optimizer)
+            except native.ScalewatchError as error:  # a name that is none, or too many tensors: the others are watched
+                self._complain(f"{name}: {error}")
+        self.numbers[key] = number
+        return number
+
+    def measure(self, made: native.Native, number: int, tensor: Any, scale: Scale = UNSCALED, transient: bool = False) -> None:
+        """One tensor of any kind, strided or not. On a GPU noted, or with transient measured now."""
+        part = local_part(tensor)
+        if part.numel() == 0:
+            return
+        device = part.device
+        straight = part.is_contiguous()
+        if not straight and part.dim() > 8:
+            part, straight = part.contiguous(), True
+        # A copy made here is gone before what was only noted is measured.
+        transient = transient or part.untyped_storage().data_ptr() != _storage(tensor)
+        if device.type == "cpu":
+            if straight:
+                made.observe(number, part.data_ptr(), part.numel(), scale.value)
+            else:
+                made.observe_strided(number, part.data_ptr(), part.shape, part.stride(), scale.value)
+        elif self.on_gpu(device):
+            strided = {} if straight else {"sizes": tuple(part.shape), "strides": part.stride()}
+            made.observe_device(number, part.data_ptr(), part.numel(), device.index, stream_of(device), scale.at(device), scale.value,
+                                transient, **strided)
