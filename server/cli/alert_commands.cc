@@ -1,5 +1,8 @@
 #include "server/cli/alert_commands.h"
 
+#include <pwd.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <string>
 
@@ -20,7 +23,8 @@ std::string user() {
   for (const char* name : {"USER", "LOGNAME"}) {
     if (const char* value = std::getenv(name); value != nullptr && *value != '\0') return value;
   }
-  return {};
+  const passwd* entry = getpwuid(getuid());  // containers set no $USER
+  return entry != nullptr ? entry->pw_name : "uid " + std::to_string(getuid());
 }
 
 template <class Options>
@@ -48,7 +52,7 @@ void AlertCommands::add_to(CLI::App& alerts, Chosen& chosen) {
   silence->add_option("MATCHER", silence_.matchers, "Which alerts, such as run=nightly-7 or rule=~\"Scale.*\"")->required();
   silence->add_option("--for", silence_.duration, "How long, such as 30m, 2h or 1d")->required();
   silence->add_option("--reason", silence_.reason, "Why")->required();
-  silence->add_option("--by", silence_.who, "Who does it (default: $USER)");
+  silence->add_option("--by,--who", silence_.who, "Who does it (default: you)");
   silence->footer(kSilenceFooter);
 
   auto* silences = command(alerts, chosen, "silences", "List silences, soonest end first", list_silences, silences_);
@@ -57,7 +61,7 @@ void AlertCommands::add_to(CLI::App& alerts, Chosen& chosen) {
 
   auto* unsilence = command(alerts, chosen, "unsilence", "End a silence now", end_silence, unsilence_);
   unsilence->add_option("ID", unsilence_.id, "Id of the silence, as `alerts silences` prints it")->required();
-  unsilence->add_option("--by", unsilence_.who, "Who does it (default: $USER)");
+  unsilence->add_option("--by,--who", unsilence_.who, "Who does it (default: you)");
   unsilence->footer("--json: EndSilenceResponse of proto/scalewatch/v1.");
 
   auto* test =

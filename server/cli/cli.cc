@@ -102,6 +102,7 @@ class Parser {
     app_.name("scalewatch");
     app_.footer(kFooter);
     app_.require_subcommand(1);
+    app_.set_version_flag("--version", "scalewatch " SCALEWATCH_VERSION);
     auto& global = line_.global;
     app_.add_option("--server", global.server, "Address of scalewatchd, HOST:PORT")
         ->envname("SCALEWATCH_SERVER")

@@ -180,6 +180,9 @@ void JoinedAttempt::join(const AttemptDigest& digest, Few<ScalerReport> scalers)
     for (const std::uint32_t id : digest.recovered) {
       if (id < digest.table->size()) report.recovered.emplace_back((*digest.table)[id].role, (*digest.table)[id].name);
     }
+    for (const std::uint32_t id : digest.unmasked) {
+      if (id < digest.table->size()) report.unmasked.push_back(fnv1a((*digest.table)[id].name));
+    }
     if (digest.falling && digest.falling->id < digest.table->size()) {
       report.falling = (*digest.table)[digest.falling->id].name;
       report.octaves_fallen = digest.falling->octaves;

@@ -52,6 +52,7 @@ struct RankReport {
   bool whole_gradients = false;
   Few<ScalerReport> scalers;
   std::vector<std::pair<Role, std::string>> recovered;
+  std::vector<std::uint64_t> unmasked;  // names of AttemptDigest::unmasked, by fnv1a
   std::string falling;
   double octaves_fallen = 0;
   std::optional<double> accuracy;
@@ -66,7 +67,7 @@ struct RankReport {
     a(lr, grad_norm_scaled, grad_norm_clipped, gradient_norm, gradient_scale, gradients_zero, misuse);
     a(rank, step, phase, loss, grad_norm, input_non_finite, non_finite_total, observed_gradients, observed_activations,
       observed_activation_gradients, observed_parameters, whole_gradients, scalers, recovered, falling, octaves_fallen);
-    a(accuracy, outcome_counted, rank_differences, tensor_faults);
+    a(accuracy, outcome_counted, rank_differences, tensor_faults, unmasked);
   }
 };
 

@@ -219,6 +219,7 @@ struct RunModel {
   static constexpr std::size_t kMaxOptimizers = 64;
   static constexpr std::size_t kMaxPoisoned = 256;
   static constexpr std::size_t kMaxMasks = 256;
+  static constexpr std::size_t kMaxUnmasked = 65536;
   static constexpr std::size_t kBlames = 20;
   static constexpr Attempt kBlameReach = 50;
 
@@ -252,7 +253,9 @@ struct RunModel {
 
   std::map<TensorKey, PoisonedTensor> poisoned;  // as of the newest closed attempt
   std::map<TensorKey, std::uint8_t> masks;       // activations that hold -Inf while all is well
-  std::deque<PastBlame> blames;                  // of closed attempts, newest last
+  // Activations that some rank measured often enough to know that they hold no mask there: fnv1a of their names, rising.
+  std::vector<std::uint64_t> unmasked;
+  std::deque<PastBlame> blames;  // of closed attempts, newest last
 
   [[nodiscard]] const RankInfo* rank(Rank wanted) const {
     const auto found = ranks.find(wanted);
@@ -271,7 +274,7 @@ struct RunModel {
   void persist(A& a) {
     a(segment, segment_started, world_size, framework, compute_dtype, ranks, present, scalers, closed, newest, attempts,
       applied, skipped, partial, last_step, suspect_since, suspect_since_step, loss, grad_norm, lr, poisoned, masks, blames);
-    a(first_step, now, from_log, segment_before, passed);
+    a(first_step, now, from_log, segment_before, passed, unmasked);
   }
 };
 

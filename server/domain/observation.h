@@ -154,6 +154,8 @@ struct AttemptDigest {
   bool observed_parameters = false;              // the report held parameter, buffer or optimizer state records
   // State tensors (parameters, buffers, optimizer state) that were in non_finite of an earlier report and are finite now.
   std::vector<std::uint32_t> recovered;  // at most RankState::kMaxNonFinite; the rest follows in later reports
+  // Activations that held no -Inf in their first samples: told once each, at the last of those.
+  std::vector<std::uint32_t> unmasked{};
   std::vector<ReplicaHash> replicas;
   std::optional<FallingTensor> falling;
   // All that the rules over tensors hold against this rank now, also where this report says nothing of it. By rule and group.

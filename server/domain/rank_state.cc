@@ -159,6 +159,7 @@ void RankState::fold(std::span<const RecordColumns> blocks, AttemptDigest& diges
   digest.recovered.clear();
   digest.replicas.clear();
   digest.falling.reset();
+  digest.unmasked.clear();
   GradientSum gradients;
   if (!digest.table) return;
   const TensorTable& table = *digest.table;

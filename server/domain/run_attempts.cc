@@ -50,6 +50,7 @@ void RunFold::close(JoinedAttempt& joined) {
     const auto rank = run_.ranks.find(report.rank);
     if (rank != run_.ranks.end() && !rank->second.left) rank->second.tensor_faults = std::move(report.tensor_faults);
   }
+  unmask(joined);
   std::map<TensorKey, PoisonedTensor> poisoned = poisoned_after(joined);
   ClosedAttempt closed{.joined = joined,
                        .poisoned = poisoned,
@@ -80,6 +81,7 @@ void RunFold::close(JoinedAttempt& joined) {
   run_.last_step = joined.step();
   take_latest(joined);
   learn_masks(closed);
+  learn_unmasked(joined);
   const std::map<TensorKey, PoisonedTensor> poisoned_before = std::exchange(run_.poisoned, std::move(poisoned));
   const Attempt suspect_before = run_.suspect_since;
   suspect(joined, closed.outcome);
@@ -103,6 +105,33 @@ void RunFold::take_latest(const JoinedAttempt& joined) {
     if (report.grad_norm && !norm) run_.grad_norm = report.grad_norm;
     loss = loss || report.loss.has_value();
     norm = norm || report.grad_norm.has_value();
+  }
+}
+
+void RunFold::unmask(JoinedAttempt& joined) const {
+  // The first applied attempts teach the masks; of a list that is full nobody knows which are not on it.
+  if (run_.from_log || run_.applied < thresholds_.mask_samples || run_.masks.size() >= RunModel::kMaxMasks) return;
+  for (TensorAt& tensor : joined.non_finite) {
+    if (tensor.role != Role::kActivation || tensor.neg_inf == 0 || run_.masks.contains({tensor.role, tensor.name})) continue;
+    if (!std::binary_search(run_.unmasked.begin(), run_.unmasked.end(), fnv1a(tensor.name))) continue;
+    tensor.neg_inf_is_new = true;
+    std::vector<Rank> ranks;
+    std::set_union(tensor.ranks.begin(), tensor.ranks.end(), tensor.masked.begin(), tensor.masked.end(),
+                   std::back_inserter(ranks));
+    tensor.ranks = std::move(ranks);
+    tensor.masked.clear();
+  }
+}
+
+void RunFold::learn_unmasked(const JoinedAttempt& joined) {
+  for (const RankReport& report : joined.reports) {
+    std::vector<std::uint64_t> fresh;  // mostly none: the ranks tell the same names
+    std::copy_if(report.unmasked.begin(), report.unmasked.end(), std::back_inserter(fresh),
+                 [&](std::uint64_t name) { return !std::binary_search(run_.unmasked.begin(), run_.unmasked.end(), name); });
+    fresh.resize(std::min(fresh.size(), RunModel::kMaxUnmasked - run_.unmasked.size()));
+    if (fresh.empty()) continue;
+    run_.unmasked.insert(run_.unmasked.end(), fresh.begin(), fresh.end());
+    std::sort(run_.unmasked.begin(), run_.unmasked.end());
   }
 }
 
@@ -176,6 +205,7 @@ void RunFold::add_detail(const AttemptDigest& digest) {
     return;
   }
   at->joined.join_detail(digest);
+  unmask(at->joined);
   RunModel then = run_;
   then.poisoned = at->poisoned_before;
   then.suspect_since = at->suspect_before;

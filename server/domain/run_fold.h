@@ -101,6 +101,11 @@ class RunFold {
   JoinedAttempt& open_attempt(Attempt attempt);
   void close(JoinedAttempt& joined);
   void take_latest(const JoinedAttempt& joined);
+  // -Inf in an activation is no mask where a rank that measured it found none, and no applied attempt had it: told at the
+  // closing, for a rank that sends its non-finite tensors only does not know what it held before.
+  void unmask(JoinedAttempt& joined) const;
+  // Takes in what ranks came to know of their activations.
+  void learn_unmasked(const JoinedAttempt& joined);
   // An activation that holds -Inf while the step is fine holds it on purpose.
   void learn_masks(const ClosedAttempt& closed);
   // The same from late detail of an attempt that nothing was wrong with.

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint32_t kMagic = 0x4e555253;  // "SRUN"
 constexpr std::uint32_t kVersion =
-    6;  // 2: losses by cause; 3: replayed policies, the segment before; 4: logs; 5: late advice; 6: losses of 0
+    7;  // 2: losses by cause; 3: replayed policies, the segment before; 4: logs; 5: late advice; 6: losses of 0; 7: unmasked
 
 }  // namespace
 

@@ -59,6 +59,7 @@ void TensorWatch::begin(const TensorTable& table, const AttemptDigest& digest) {
   note_optimizers(digest);
   std::fill(seen_.begin(), seen_.end(), Seen{});
   zero_ids_.clear();
+  unmasked_.clear();
   second_moments_.clear();
 }
 
@@ -146,7 +147,7 @@ void TensorWatch::take(std::uint32_t index, std::uint32_t id, NonFiniteTensor* b
   if (next < columns.exponents.size() && columns.exponents[next].index == index) sample.exponents = next;
 
   if (facts.role == Role::kGradient && !steps(facts.optimizer)) return;
-  if (state.looks < 255) ++state.looks;
+  if (state.looks < 255 && ++state.looks == t_.mask_samples && activation && !state.early_neg_inf) unmasked_.push_back(id);
   if (fresh && facts.role == Role::kGradient) {
     ++groups_[facts.group].gradients;
     groups_[facts.group].elements += facts.numel;
@@ -250,6 +251,7 @@ void TensorWatch::end(const TensorTable& table, AttemptDigest& digest) {
   if (saw_parameters_ && lr_now_ > 0) lr_ = lr_now_;
   compare_second_moments();
   end_gradients();
+  digest.unmasked = unmasked_;
   for (std::uint32_t i = 0; i < groups_.size(); ++i) {
     const Group& group = groups_[i];
     for (std::size_t rule = 0; rule < kTensorRules; ++rule) {

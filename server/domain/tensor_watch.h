@@ -46,7 +46,7 @@ class TensorWatch {
   // Record `index` of the block, of tensor `id`, in rising order; `bad`: its non-finite elements, null when it has none. Sets
   // bad->neg_inf_is_new.
   void take(std::uint32_t index, std::uint32_t id, NonFiniteTensor* bad);
-  // Fills digest.tensor_faults.
+  // Fills digest.tensor_faults and digest.unmasked.
   void end(const TensorTable& table, AttemptDigest& digest);
 
   [[nodiscard]] const TensorFacts& facts(std::uint32_t id) const { return facts_[id]; }
@@ -235,6 +235,7 @@ class TensorWatch {
   Block block_;
   std::vector<Seen> seen_{1};
   std::vector<std::uint32_t> zero_ids_;
+  std::vector<std::uint32_t> unmasked_;
   struct SecondMoment {
     std::uint32_t id;
     std::uint64_t zero;

@@ -17,6 +17,13 @@ namespace scalewatch::history {
 
 namespace {
 
+// "gradient", as the command writes it.
+std::string role_word(v1::Role role) {
+  std::string word = v1::Role_Name(role).substr(std::string_view("ROLE_").size());
+  std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::tolower(c); });
+  return word;
+}
+
 constexpr char kToken = 't';
 constexpr std::size_t kMaxCompared = 20'000;  // tensor names that a misspelled one is held against
 
@@ -37,17 +44,23 @@ std::uint32_t Api::tensor_named(const Catalog& catalog, const std::string& name,
   if (found.size() > 1) {
     std::string roles;
     for (const auto i : found) {
-      std::string word = v1::Role_Name(catalog.tensors[i].info.role()).substr(std::string_view("ROLE_").size());
-      std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::tolower(c); });
-      roles += (roles.empty() ? "" : ", ") + word;
+      roles += (roles.empty() ? "" : ", ") + role_word(catalog.tensors[i].info.role());
     }
     invalid("role", "tensor \"" + name + "\" has several, say which: " + roles);
+  }
+  std::string roles;
+  for (const auto& tensor : catalog.tensors) {
+    if (tensor.info.name() == name) roles += (roles.empty() ? "" : ", ") + role_word(tensor.info.role());
+  }
+  if (!roles.empty()) {
+    throw ApiError{
+        {engine::Status::kNotFound, "tensor \"" + name + "\" is not a " + role_word(role) + "; it is there as " + roles}};
   }
   NearestNames nearest(name);
   for (std::size_t i = 0; i < std::min(catalog.tensors.size(), kMaxCompared); ++i) {
     if (role == v1::ROLE_UNSPECIFIED || catalog.tensors[i].info.role() == role) nearest.offer(catalog.tensors[i].info.name());
   }
-  const std::string with_role = role == v1::ROLE_UNSPECIFIED ? "" : " with role " + v1::Role_Name(role);
+  const std::string with_role = role == v1::ROLE_UNSPECIFIED ? "" : " with role " + role_word(role);
   throw ApiError{{engine::Status::kNotFound, "unknown tensor \"" + name + "\"" + with_role + nearest.text()}};
 }
 

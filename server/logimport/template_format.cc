@@ -1,6 +1,8 @@
 #include "server/logimport/template_format.h"
 
 #include <algorithm>
+#include <map>
+#include <mutex>
 
 namespace scalewatch::logimport {
 namespace {
@@ -33,21 +35,34 @@ bool stands(const Line& line, std::size_t at, Place place) {
 
 }  // namespace
 
-TemplateFormat::TemplateFormat(std::string_view name, std::span<const LineRule> rules) : name_(name), rules_(rules) {
-  templates_.reserve(rules.size());  // anchors are views into them
+TemplateFormat::Compiled::Compiled(std::span<const LineRule> rules) {
+  templates.reserve(rules.size());
   for (const LineRule& rule : rules) {
-    const Template& made = templates_.emplace_back(rule.text);
-    const auto known = std::find(anchors_.begin(), anchors_.end(), made.anchor());
-    anchor_of_.push_back(static_cast<std::size_t>(known - anchors_.begin()));
-    if (known == anchors_.end()) anchors_.push_back(made.anchor());
+    const Template& made = templates.emplace_back(rule.text);
+    const auto known = std::find(anchors.begin(), anchors.end(), made.anchor());
+    anchor_of.push_back(static_cast<std::size_t>(known - anchors.begin()));
+    if (known == anchors.end()) anchors.push_back(made.anchor());
   }
 }
+
+// Once for each list of rules: formats are made anew for every file.
+const TemplateFormat::Compiled& TemplateFormat::compiled(std::span<const LineRule> rules) {
+  static std::mutex mutex;
+  static std::map<const LineRule*, Compiled> all;
+  const std::lock_guard lock(mutex);
+  return all.try_emplace(rules.data(), rules).first->second;
+}
+
+TemplateFormat::TemplateFormat(std::string_view name, std::span<const LineRule> rules)
+    : name_(name), rules_(rules), compiled_(compiled(rules)) {}
 
 void TemplateFormat::read(const Line& line, std::size_t at, std::size_t anchor, Readings& out) {
   Template::Match match;
   for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
     const LineRule& now = rules_[rule];
-    if (anchor_of_[rule] != anchor || !stands(line, at, now.place) || !templates_[rule].match(line.text, at, match)) continue;
+    if (compiled_.anchor_of[rule] != anchor || !stands(line, at, now.place) ||
+        !compiled_.templates[rule].match(line.text, at, match))
+      continue;
     Reading& reading = out.add(now.kind, at);
     reading.policy = now.policy;
     reading.where = now.where;

@@ -35,7 +35,7 @@ class TemplateFormat : public Format {
   TemplateFormat(std::string_view name, std::span<const LineRule> rules);
 
   std::string_view name() const override { return name_; }
-  std::span<const std::string_view> anchors() const override { return anchors_; }
+  std::span<const std::string_view> anchors() const override { return compiled_.anchors; }
   bool every_place() const override { return true; }
   void read(const Line& line, std::size_t at, std::size_t anchor, Readings& out) override;
 
@@ -44,11 +44,17 @@ class TemplateFormat : public Format {
   virtual void matched(std::size_t /*rule*/, Reading& /*reading*/, Readings& /*out*/) {}
 
  private:
+  struct Compiled {
+    explicit Compiled(std::span<const LineRule> rules);
+    std::vector<Template> templates;
+    std::vector<std::string_view> anchors;  // views into templates, without repeats
+    std::vector<std::size_t> anchor_of;     // by rule
+  };
+  static const Compiled& compiled(std::span<const LineRule> rules);
+
   std::string_view name_;
   std::span<const LineRule> rules_;
-  std::vector<Template> templates_;
-  std::vector<std::string_view> anchors_;  // without repeats
-  std::vector<std::size_t> anchor_of_;     // by rule
+  const Compiled& compiled_;
 };
 
 }  // namespace scalewatch::logimport

@@ -105,7 +105,7 @@ std::string octave_text(double octave) {
   return octave == std::floor(octave) ? fmt::format("{:.0f}", octave) : fmt::format("{:.1f}", octave);
 }
 
-// What the rows really hold, from the bottom: "2^15" for one scale, "2^14-15" for several, nothing for none.
+// What the rows really hold, from the bottom: "2^15" for one scale, "2^14..15" for several, nothing for none.
 std::vector<std::string> row_labels(std::span<const ScaleSample> series, const Axis& axis) {
   std::vector<Extent> held(static_cast<std::size_t>(axis.rows));
   each_octave(series, [&](double octave) { held[static_cast<std::size_t>(axis.row(octave))].add(octave); });
@@ -118,7 +118,7 @@ std::vector<std::string> row_labels(std::span<const ScaleSample> series, const A
     }
     const auto low = octave_text(extent.low);
     const auto high = octave_text(extent.high);
-    out.push_back(low == high ? "2^" + low : fmt::format("2^{}{}{}", low, extent.high < 0 ? ".." : "-", high));
+    out.push_back(low == high ? "2^" + low : fmt::format("2^{}..{}", low, high));
   }
   return out;
 }

@@ -242,7 +242,7 @@ void show_heatmap(Client& client, const HeatmapOptions& options, const Screen& s
     return;
   }
   if (map.rows.empty()) {
-    screen.out << "No tensor was recorded in these attempts: see `scalewatch tensors RUN`.\n";
+    screen.out << "No tensor has such a value in these attempts: see `scalewatch tensors RUN`.\n";
     return;
   }
   print_map(map, options, name_width, screen);

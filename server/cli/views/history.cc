@@ -83,13 +83,14 @@ struct Scales {
 };
 
 Scales scales_of(const v1::TensorPoint& point) {
-  if (point.scale_low() > 0) return {point.scale_low(), point.scale_high()};
-  return {scale_of(point.record()), scale_of(point.record())};
+  if (point.scale_high() > 0) return {point.scale_low(), point.scale_high()};
+  const double scale = point.record().measured_under_scale();  // 0 where a scaler ended there
+  return {scale, scale};
 }
 
-// "2^16", or "2^15-2^16" where a row holds a change.
+// "2^16", or "2^15..2^16" where a row holds a change.
 std::string scale_text(const Scales& scales) {
-  return text::scale(scales.low) + (scales.low == scales.high ? "" : "-" + text::scale(scales.high));
+  return text::scale(scales.low) + (scales.low == scales.high ? "" : ".." + text::scale(scales.high));
 }
 
 void print_table(const v1::GetTensorHistoryResponse& response, const Screen& screen) {

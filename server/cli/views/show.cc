@@ -84,7 +84,7 @@ void print_findings(const domain::Diagnosis& diagnosis, std::size_t in_all, cons
   const auto shown = std::min(kMaxFindings, findings.size());
   for (std::size_t i = 0; i < shown; ++i) print_finding(findings[i], Detail::kBrief, screen);
   if (shown < findings.size()) {
-    screen.out << text::plural(findings.size() - shown, "more finding") + ": `scalewatch doctor --run RUN` shows all.\n";
+    screen.out << text::plural(findings.size() - shown, "more finding") + ": `scalewatch doctor --run` shows all.\n";
   }
   if (findings.size() < in_all) {
     screen.out << fmt::format("Earlier segments have {} of their own: --json lists them.\n", in_all - findings.size());

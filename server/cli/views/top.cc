@@ -54,7 +54,7 @@ void show_top(Client& client, const TopOptions& options, const Screen& screen) {
   const auto response = client.top_tensors(request);
   if (screen.json) return print_json(response, screen.out);
   if (response.tensors().empty()) {
-    screen.out << "No tensor was recorded in these attempts: see `scalewatch tensors RUN`.\n";
+    screen.out << "No tensor has such a value in these attempts: see `scalewatch tensors RUN`.\n";
     return;
   }
   if (response.range().last() > 0) {

@@ -203,6 +203,11 @@ void print_whatif(const WhatIfAnswer& answer, const Screen& screen) {
   const auto& attempts = answer.recorded.attempts;
   screen.out << text::plural(attempts.size(), "attempt") << ", " << attempts.front().attempt << " to "
              << attempts.back().attempt << '\n';
+  if (answer.recorded.without_scale > 0) {
+    print_wrapped(
+        text::plural(answer.recorded.without_scale, "more attempt") + " with no scale above 0: nothing to replay there.",
+        text::Style::kPlain, screen);
+  }
   print_wrapped(story_text("ran", answer.ran), text::Style::kPlain, screen);
   print_wrapped(story_text(answer.search ? "best" : "instead", answer.instead), text::Style::kBold, screen);
   screen.out << '\n';

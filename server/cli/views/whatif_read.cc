@@ -88,7 +88,10 @@ Recorded read_recorded(Client& client, const std::string& run, const RangeOption
                   if (first) {
                     const auto* point = point_of(page.attempt(), scaler);
                     known = point != nullptr && std::isfinite(point->scale_before()) && point->scale_before() > 0;
-                    if (!known) return true;
+                    if (!known) {
+                      ++out.without_scale;
+                      return true;
+                    }
                     WhatIfAttempt attempt;
                     attempt.attempt = page.attempt().attempt();
                     attempt.scale = point->scale_before();

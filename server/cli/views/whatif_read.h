@@ -33,6 +33,7 @@ struct Recorded {
   std::vector<domain::WhatIfAttempt> attempts;  // those with a scale
   std::vector<domain::Measured> measured;       // gradients; of every `stride`-th attempt, so that memory is bounded
   std::uint64_t stride = 1;
+  std::uint64_t without_scale = 0;  // attempts that can't be replayed: no scale, or none above 0
   TensorNumbers tensors;
 };
 

@@ -14,7 +14,7 @@ class AllZeroGradient : public JoinedTensorRule {
   void describe(const GroupFaults& faults, const RuleContext& context, Draft& draft) const override {
     draft.severity = Severity::kWarning;
     draft.summary = fmt::format("{} {} been all zero for {} samples or more while other gradients are not", faults.text(),
-                                faults.tensors > 1 ? "have" : "has", context.thresholds.all_zero_gradient_samples);
+                                faults.verb("has", "have"), context.thresholds.all_zero_gradient_samples);
     draft.evidence = {{"samples", static_cast<double>(context.thresholds.all_zero_gradient_samples), "samples",
                        static_cast<double>(context.thresholds.all_zero_gradient_samples)},
                       {"parameters_share", faults.share(), "", {}}};

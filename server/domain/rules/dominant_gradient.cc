@@ -14,7 +14,7 @@ class DominantGradient : public JoinedTensorRule {
   void describe(const GroupFaults& faults, const RuleContext& context, Draft& draft) const override {
     draft.severity = Severity::kInfo;
     draft.summary =
-        fmt::format("{} holds {}% of the squared gradient norm (limit {}%)", faults.text(),
+        fmt::format("{} {} {}% of the squared gradient norm (limit {}%)", faults.text(), faults.verb("holds", "hold up to"),
                     number_text(percent(faults.value())), number_text(percent(context.thresholds.dominant_gradient_share)));
     draft.evidence = {{"norm_share", faults.value(), "", context.thresholds.dominant_gradient_share}};
   }

@@ -13,9 +13,9 @@ class Fp8Saturation : public JoinedTensorRule {
  protected:
   void describe(const GroupFaults& faults, const RuleContext& context, Draft& draft) const override {
     draft.severity = Severity::kWarning;
-    draft.summary =
-        fmt::format("{} saturates in fp8: {} elements were beyond the format in {} of {} samples or more", faults.text(),
-                    number_text(faults.value()), context.thresholds.fp8_saturation_samples, context.thresholds.tensor_window);
+    draft.summary = fmt::format("{} {} in fp8: {} elements were beyond the format in {} of {} samples or more", faults.text(),
+                                faults.verb("saturates", "saturate"), number_text(faults.value()),
+                                context.thresholds.fp8_saturation_samples, context.thresholds.tensor_window);
     draft.evidence = {{"saturated", faults.value(), "elements", {}}};
   }
 };

@@ -20,10 +20,10 @@ class GradientUnderflow : public JoinedTensorRule {
     if (faults.all_zero) {
       draft.summary = fmt::format("every one of {} gradients is zero while the loss is finite", faults.tensors);
     } else {
-      draft.summary = fmt::format(
-          "{} underflow: {}% of what the worst held is subnormal or gone; {}% of the parameters are concerned (limit {}%)",
-          faults.text(), number_text(percent(faults.value())), number_text(percent(share)),
-          number_text(percent(t.underflow_parameters)));
+      draft.summary =
+          fmt::format("{} {}: {}% of what the worst held is subnormal or gone; {}% of the parameters are concerned (limit {}%)",
+                      faults.text(), faults.verb("underflows", "underflow"), number_text(percent(faults.value())),
+                      number_text(percent(share)), number_text(percent(t.underflow_parameters)));
     }
     draft.evidence = {{"lost_share", faults.all_zero ? 1 : faults.value(), "", t.underflow_subnormal_share},
                       {"parameters_share", share, "", t.underflow_parameters},

@@ -14,8 +14,9 @@ class LowHeadroom : public JoinedTensorRule {
   void describe(const GroupFaults& faults, const RuleContext& context, Draft& draft) const override {
     const double headroom = context.thresholds.low_headroom_octaves - faults.value();
     draft.severity = Severity::kWarning;
-    draft.summary = fmt::format("{} has {} octaves of headroom in fp16 (limit {})", faults.text(), octaves_text(headroom),
-                                number_text(context.thresholds.low_headroom_octaves));
+    draft.summary =
+        fmt::format("{} {} {} octaves of headroom in fp16 (limit {})", faults.text(), faults.verb("has", "have as little as"),
+                    octaves_text(headroom), number_text(context.thresholds.low_headroom_octaves));
     draft.evidence = {{"headroom", headroom, "octaves", context.thresholds.low_headroom_octaves}};
   }
 };

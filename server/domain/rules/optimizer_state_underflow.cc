@@ -42,8 +42,8 @@ class OptimizerStateUnderflow : public JoinedTensorRule {
  protected:
   void describe(const GroupFaults& faults, const RuleContext& context, Draft& draft) const override {
     draft.severity = Severity::kWarning;
-    draft.summary = fmt::format("{} is zero for {}% of the elements whose gradient is not (limit {}%)", faults.text(),
-                                number_text(percent(faults.value())),
+    draft.summary = fmt::format("{} {} {}% of the elements whose gradient is not (limit {}%)", faults.text(),
+                                faults.verb("is zero for", "are zero for up to"), number_text(percent(faults.value())),
                                 number_text(percent(context.thresholds.optimizer_state_underflow_share)));
     draft.evidence = {{"zero_share", faults.value(), "", context.thresholds.optimizer_state_underflow_share}};
   }

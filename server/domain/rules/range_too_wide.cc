@@ -14,9 +14,9 @@ class RangeTooWide : public JoinedTensorRule {
   void describe(const GroupFaults& faults, const RuleContext& context, Draft& draft) const override {
     draft.severity = Severity::kWarning;
     draft.summary = fmt::format(
-        "{} spans more than fp16: {}% of its non-zero elements are subnormal (limit {}%) with less than {} octaves of headroom",
-        faults.text(), number_text(percent(faults.value())), number_text(percent(context.thresholds.range_too_wide_share)),
-        number_text(context.thresholds.range_too_wide_octaves));
+        "{} more than fp16 holds: {}% of {} non-zero elements are subnormal (limit {}%) with less than {} octaves of headroom",
+        faults.text() + faults.verb(" spans", " span"), number_text(percent(faults.value())), faults.verb("its", "the worst's"),
+        number_text(percent(context.thresholds.range_too_wide_share)), number_text(context.thresholds.range_too_wide_octaves));
     draft.evidence = {{"subnormal_share", faults.value(), "", context.thresholds.range_too_wide_share}};
   }
 };

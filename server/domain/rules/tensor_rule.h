@@ -26,6 +26,8 @@ struct GroupFaults {
   [[nodiscard]] double value() const { return worst.empty() ? 0 : worst.front().value; }
   // "the gradient of embed.weight", "the gradient of embed.weight and 3 more"
   [[nodiscard]] std::string text() const;
+  // The word that follows it in a sentence.
+  [[nodiscard]] const char* verb(const char* of_one, const char* of_many) const { return tensors > 1 ? of_many : of_one; }
 };
 
 // For sentences: three digits of a hundred, one digit after the point.

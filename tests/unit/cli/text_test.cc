@@ -231,10 +231,10 @@ TEST(PlotScale, LabelsSayWhatARowReallyHolds) {
   for (std::uint64_t i = 0; i < 5; ++i) series.push_back({i + 1, i + 1, scales[i], scales[i], false});
   // Six octaves a row: 2^17, 2^15 and 2^14.6 share one, and no row is called by a scale that never was.
   EXPECT_EQ(plot_scale(series, 80, 3, true), (std::vector<std::string>{
-                                                 "2^12-17 |****",
-                                                 "        |",
-                                                 "    2^0 |    *",
-                                                 "         1   5",
+                                                 "2^12..17 |****",
+                                                 "         |",
+                                                 "     2^0 |    *",
+                                                 "          1   5",
                                              }));
   series.resize(3);
   EXPECT_EQ(plot_scale(series, 80, 8, true)[3], "2^14.6 |  *");

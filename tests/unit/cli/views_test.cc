@@ -159,7 +159,7 @@ TEST_F(Views, EmptyAnswersSayWhatToDo) {
   EXPECT_THAT(text({"runs"}), HasSubstr("No runs yet"));
   EXPECT_THAT(text({"runs", "--name", "x"}), HasSubstr("No run matches"));
   EXPECT_THAT(text({"tensors", "r"}), HasSubstr("no tensors yet"));
-  EXPECT_THAT(text({"top", "r"}), HasSubstr("No tensor was recorded"));
+  EXPECT_THAT(text({"top", "r"}), HasSubstr("No tensor has such a value"));
   EXPECT_THAT(text({"history", "r", "t"}), HasSubstr("No record"));
   EXPECT_THAT(text({"scaler", "r"}), HasSubstr("No scale was reported"));
   EXPECT_THAT(text({"alerts"}), HasSubstr("No open alerts"));

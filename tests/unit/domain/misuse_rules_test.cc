@@ -32,6 +32,16 @@ TEST(MissingScaler, FiresAtTheFirstAttemptOfFp16) {
   }
 }
 
+TEST(MissingScaler, ResolvesOnceTheTrainerHasOne) {
+  Driver driver({.scaler = false});
+  driver.attempts(5, false);
+  ASSERT_TRUE(driver.open("MissingScaler"));
+  driver.options.scaler = true;
+  driver.join(0);
+  driver.attempt(false);
+  EXPECT_FALSE(driver.open("MissingScaler"));
+}
+
 TEST(MissingScaler, IsSilentForOtherFormatsForEvaluationAndWithAnyScaler) {
   Driver bf16({.compute = DType::kBf16, .scaler = false});
   bf16.attempts(5, false);

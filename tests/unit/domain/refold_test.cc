@@ -65,6 +65,7 @@ std::vector<Input> random_inputs(std::uint64_t seed) {
       digest.observed_gradients = chance(80);
       if (chance(skip ? 80 : 3)) add_bad(digest, random() % 17, random() % 3, random() % 3, random() % 2);
       if (chance(20)) digest.recovered = {static_cast<std::uint32_t>(random() % 17)};
+      if (chance(20)) digest.unmasked = {static_cast<std::uint32_t>(random() % 17)};
       if (chance(30)) digest.replicas = {{kWeight0, chance(5) ? random() : 5}};
       if (chance(10)) digest.falling = FallingTensor{static_cast<std::uint32_t>(random() % 17), 2.5};
       if (chance(3)) digest.statistics_lost = static_cast<LossCause>(1 + random() % 7);

@@ -193,6 +193,8 @@ TEST(ScaleVanished, FiresOnceTheScaleIsSubnormal) {
   driver.attempts(30, true);
   EXPECT_EQ(driver.policy->scale(), 0);
   EXPECT_EQ(driver.count("ScaleVanished", Change::kOpened), 1);
+  driver.attempt(true, [](AttemptDigest& digest) { digest.scalers[0].scale_after = 0x1p16; });  // set anew by hand
+  EXPECT_FALSE(driver.open("ScaleVanished"));
 }
 
 }  // namespace

@@ -89,6 +89,7 @@ void TensorDriver::attempt(const std::map<std::uint32_t, Shape>& shapes, bool sk
   const double scale = run.options.scaler && !unscaled ? run.policy->scale() : 1;
   run.attempt(skip, [&](AttemptDigest& digest) {
     if (edit) edit(digest);
+    if (digest.rank > 0) return;
     std::map<Role, BlockStore> stores;
     for (const auto& [id, shape] : shapes) stores[table[id].role].add(id, shape);
     std::vector<RecordColumns> blocks;

@@ -40,7 +40,8 @@ class TensorDriver {
   explicit TensorDriver(Options options);
 
   std::uint32_t add(const std::string& name, Role role, DType dtype = DType::kFp16, std::uint64_t numel = 1000);
-  // One attempt in which the tensors of `shapes` were measured (by id), gradients under the scaler's scale.
+  // One attempt in which the tensors of `shapes` were measured (by id) on rank 0, gradients under the scaler's scale. Of other
+  // ranks `edit` says all.
   void attempt(const std::map<std::uint32_t, Shape>& shapes, bool skip = false, const Driver::Edit& edit = {});
   // Saves and loads both states, as a restart would.
   void restart();

@@ -93,6 +93,20 @@ TEST(GradientUnderflow, SubnormalGradientsWithRoomAboveAreAWarning) {
   EXPECT_FALSE(driver.open("GradientUnderflow"));
 }
 
+TEST(GradientUnderflow, EscalatesOnceThereIsRoomAbove) {
+  TensorDriver driver(static_scale(1));
+  const auto small = driver.add("small.weight", Role::kGradient, DType::kFp16, 50);  // of 1,050: half of the limit
+  const auto large = driver.add("large.weight", Role::kGradient);
+  const Shape tiny{.absmax = 0x1p-16, .rms = 0x1p-18, .numel = 50, .subnormal = 45};
+  for (int i = 0; i < 25; ++i) driver.attempt({{small, tiny}, {large, {.absmax = 30000, .rms = 1}}});
+  ASSERT_TRUE(driver.open("GradientUnderflow"));
+  EXPECT_EQ(driver.find("GradientUnderflow")->severity, Severity::kInfo);
+  // What had the least room is forgotten slowly.
+  for (int i = 0; i < 100; ++i) driver.attempt({{small, tiny}, {large, {.absmax = 100, .rms = 1}}});
+  EXPECT_EQ(driver.find("GradientUnderflow")->severity, Severity::kWarning);
+  EXPECT_EQ(driver.run.count("GradientUnderflow", Change::kEscalated), 1);
+}
+
 // Under a scale the record counts what would be subnormal without it: that is nothing to complain of.
 TEST(GradientUnderflow, SubnormalsOfUnscaledValuesAreNotUnderflow) {
   TensorDriver driver;
@@ -373,6 +387,84 @@ TEST(NonFiniteActivation, MinusInfIsAMaskIfItWasThereEarly) {
   driver.attempt({{late, {.neg_inf = 1}}});
   ASSERT_TRUE(driver.open("NonFiniteActivation"));
   EXPECT_EQ(driver.find("NonFiniteActivation")->blame->tensor, "late");
+}
+
+// Ranks 1 to 3 send their non-finite tensors only; rank 0 measures all.
+TEST(NonFiniteActivation, MinusInfOnAFollowerIsNewWhereTheLeaderHeldNone) {
+  TensorDriver::Options options;
+  options.run.ranks = 4;
+  TensorDriver driver(options);
+  const auto scores = driver.add("scores", Role::kActivation);
+  const auto stage = driver.add("stage", Role::kActivation);  // which only followers have
+  const auto own = driver.add("own", Role::kActivation);      // a mask of theirs, where the leader has none
+  const auto late = driver.add("late", Role::kActivation);
+  const auto attempt = [&](std::vector<std::pair<Rank, std::uint32_t>> bad) {
+    driver.attempt({{scores, {.neg_inf = 9}}, {own, {}}, {late, {}}}, false, [&](AttemptDigest& digest) {
+      if (digest.rank > 0) add_bad(digest, scores, 0, 0, 9);
+      if (digest.rank > 1) add_bad(digest, own, 0, 0, 5);
+      for (const auto& [rank, id] : bad) {
+        if (rank == digest.rank) add_bad(digest, id, 0, 0, 1);
+      }
+    });
+  };
+  for (int i = 0; i < 30; ++i) attempt({});
+  driver.restart();
+  for (int i = 30; i < 59; ++i) attempt({});
+  attempt({{3, stage}});
+  EXPECT_EQ(driver.find("NonFiniteActivation"), nullptr);
+  attempt({{1, late}});
+  ASSERT_TRUE(driver.open("NonFiniteActivation"));
+  const Finding& finding = *driver.find("NonFiniteActivation");
+  EXPECT_EQ(finding.severity, Severity::kCritical);
+  ASSERT_TRUE(finding.blame);
+  EXPECT_EQ(finding.blame->tensor, "late");
+  EXPECT_EQ(finding.blame->where, "forward");
+  EXPECT_EQ(finding.blame->inf, 1);
+  EXPECT_EQ(finding.blame->rank_of_origin, 1u);
+  for (int i = 0; i < 60; ++i) attempt({});
+  EXPECT_FALSE(driver.open("NonFiniteActivation"));
+  attempt({{2, late}, {3, late}});
+  ASSERT_TRUE(driver.open("NonFiniteActivation"));
+  EXPECT_EQ(driver.find("NonFiniteActivation")->blame->ranks, (std::vector<Rank>{2, 3}));
+}
+
+// Nothing was applied yet, so that no mask can have been learnt.
+TEST(NonFiniteActivation, MinusInfOnAFollowerIsAMaskWhileNothingWasApplied) {
+  TensorDriver::Options options;
+  options.run.ranks = 2;
+  TensorDriver driver(options);
+  const auto own = driver.add("own", Role::kActivation);
+  const auto mask = [&](AttemptDigest& digest) {
+    if (digest.rank > 0) add_bad(digest, own, 0, 0, 5);
+  };
+  for (int i = 0; i < 25; ++i) driver.attempt({{own, {}}}, true, mask);
+  for (int i = 0; i < 40; ++i) driver.attempt({{own, {}}}, false, mask);
+  EXPECT_EQ(driver.find("NonFiniteActivation"), nullptr);
+}
+
+TEST(NonFiniteActivation, ALogsMinusInfIsAsItIsPrinted) {
+  Driver driver;
+  RankJoined joined;
+  joined.from_log = true;
+  joined.now = driver.now;
+  driver.send(SegmentOpened{2, driver.now});
+  driver.send(joined);
+  driver.attempts(30, false, [](AttemptDigest& digest) { digest.unmasked = {kAct1}; });
+  driver.attempt(false, [](AttemptDigest& digest) { add_bad(digest, kAct1, 0, 0, 1); });
+  EXPECT_EQ(driver.find("NonFiniteActivation"), nullptr);
+}
+
+TEST(TensorRules, SentencesSpeakOfOneOrMany) {
+  for (const int tensors : {1, 3}) {
+    TensorDriver driver;
+    std::map<std::uint32_t, Shape> shapes;
+    for (int i = 0; i < tensors; ++i) shapes[driver.add("act" + std::to_string(i), Role::kActivation)] = {.absmax = 40000};
+    for (int i = 0; i < 20; ++i) driver.attempt(shapes);
+    ASSERT_TRUE(driver.open("LowHeadroom"));
+    EXPECT_EQ(driver.find("LowHeadroom")->summary,
+              tensors == 1 ? "the activation act0 has 0.7 octaves of headroom in fp16 (limit 2)"
+                           : "the activation act0 and 2 more have as little as 0.7 octaves of headroom in fp16 (limit 2)");
+  }
 }
 
 TEST(TensorRules, FourHundredTensorsAreOneFinding) {
