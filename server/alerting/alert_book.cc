@@ -58,7 +58,7 @@ AlertBook::~AlertBook() {
 void AlertBook::load(engine::AlertReader& reader) {
   std::lock_guard lock(mutex_);
   for (const engine::SilenceRow& row : reader.silences(clock_.wall_ms() - Silences::kKeptMs, kMaxSilencesLoaded)) {
-    silences_.load(row);
+    silences_.load(row, clock_.wall_ms());
   }
   engine::AlertReader::Filter open;
   open.states = {v1::ALERT_STATE_PENDING, v1::ALERT_STATE_FIRING, v1::ALERT_STATE_ACKNOWLEDGED, v1::ALERT_STATE_SILENCED};
@@ -290,7 +290,7 @@ v1::Silence AlertBook::silence_locked(const v1::CreateSilenceRequest& request, e
   }
   std::random_device random;
   silence.set_id(fmt::format("{:08x}{:08x}", random(), random()));
-  silences_.put(silence);
+  silences_.put(silence, at.wall);
   settle_all_at_ = 0;
   for (const auto& [uid, run] : runs_) {
     for (const auto& [id, entry] : run) alerts += silences_.takes(silence.id(), entry.alert) ? 1 : 0;
@@ -307,7 +307,7 @@ v1::Silence AlertBook::unsilence_locked(const std::string& id, const std::string
   v1::Silence silence = *found;
   silence.set_ends_ms(at.wall);
   silence.set_ended_by(who);
-  silences_.put(silence);
+  silences_.put(silence, at.wall);
   settle_all_at_ = 0;
   batch.silences.push_back(Silences::row(silence));
   return silence;

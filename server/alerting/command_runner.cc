@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace scalewatch::alerting {
@@ -32,6 +33,20 @@ int file_of(const std::string& text) {
   }
   ::lseek(file, 0, SEEK_SET);
   return file;
+}
+
+// What the program gets of the server's environment: the rest may hold secrets of other sinks.
+std::vector<char*> environment() {
+  static constexpr std::array<std::string_view, 7> kPassed{"PATH=", "HOME=", "LANG=", "LC_", "TZ=", "USER=", "TMPDIR="};
+  std::vector<char*> out;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    if (std::any_of(kPassed.begin(), kPassed.end(), [&](std::string_view start) { return text.starts_with(start); })) {
+      out.push_back(*entry);
+    }
+  }
+  out.push_back(nullptr);
+  return out;
 }
 
 // The program's pid, or an errno below 0.
@@ -57,7 +72,7 @@ pid_t spawn(const std::vector<std::string>& command, int input) {
   posix_spawnattr_setpgroup(&attributes, 0);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   pid_t pid = 0;
-  const int error = posix_spawn(&pid, command.front().c_str(), &files, &attributes, arguments.data(), environ);
+  const int error = posix_spawn(&pid, command.front().c_str(), &files, &attributes, arguments.data(), environment().data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&files);
   return error == 0 ? pid : -error;

@@ -24,7 +24,8 @@ class CommandRunner {
   CommandRunner(const CommandRunner&) = delete;
   CommandRunner& operator=(const CommandRunner&) = delete;
 
-  // Starts the program with `input` as its standard input; its output is thrown away. It runs in a process group of its own.
+  // Starts the program with `input` as its standard input; its output is thrown away, and of the
+  // server's environment it has PATH, HOME, LANG, LC_*, TZ, USER and TMPDIR. It runs in a process group of its own.
   void start(std::uint64_t id, const std::vector<std::string>& command, const std::string& input,
              std::chrono::milliseconds timeout);
   // Those that ended, and those that ran too long, which are killed.

@@ -58,6 +58,7 @@ HttpRequest EmailSink::request(const Notice& notice, std::int64_t now_ms) const 
   const std::string& from = config().from;
   const std::string domain = from.substr(from.find('@') + 1);
   HttpRequest out{.url = url(), .headers = {}, .body = {}, .timeout_ms = config().timeout_ms};
+  mark_secrets(out);
   out.mail = HttpRequest::Mail{.from = from,
                                .to = config().to,
                                .user = config().user,

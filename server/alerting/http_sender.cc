@@ -1,6 +1,7 @@
 #include "server/alerting/http_sender.h"
 
 #include <curl/curl.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -182,10 +183,12 @@ HttpResponse HttpSender::Transfer::response(CURLcode code) const {
     if (curl_easy_getinfo(easy, CURLINFO_RETRY_AFTER, &retry_after) == CURLE_OK && retry_after > 0) {
       out.retry_after = std::min<std::chrono::seconds>(std::chrono::seconds(retry_after), kMaxRetryAfter);
     }
-    out.body = body;
+    out.body = request.has_secrets && received > 0
+                   ? fmt::format("({} bytes, not shown: they may repeat the request's secret)", received)
+                   : body;
     return out;
   }
-  out.error = error[0] != '\0' ? error.data() : curl_easy_strerror(code);
+  out.error = error[0] != '\0' && !request.secret_url ? error.data() : curl_easy_strerror(code);
   if (request.mail) {
     long status = 0;
     curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);

@@ -33,12 +33,16 @@ struct HttpRequest {
   std::optional<Mail> mail{};
   // Not empty: this program is run with the body as its input, in place of a request.
   std::vector<std::string> command{};
+  // It carries a secret, which receivers may repeat in any encoding: of the answer's body only the size is told.
+  bool has_secrets = false;
+  // So does its address: libcurl's own words on an error, which may name parts of it, are not told either.
+  bool secret_url = false;
 };
 
 struct HttpResponse {
   int status = 0;     // 0 = no answer; SMTP's own; of a command 200 (exit status 0), 400 (65), else 0
   std::string error;  // what went wrong, when there is no answer; of SMTP whatever went wrong
-  std::string body;   // its beginning, at most 512 bytes
+  std::string body;   // its beginning, at most 512 bytes; where the request has_secrets, its size in words
   std::optional<std::chrono::milliseconds> retry_after;
   std::chrono::duration<double> took{0};
 };

@@ -14,7 +14,6 @@ namespace scalewatch::alerting {
 namespace {
 
 constexpr std::size_t kMaxText = 1024;
-constexpr std::int64_t kMaxRegexMemory = 1 << 20;
 
 std::string_view trimmed(std::string_view text) {
   const auto first = text.find_first_not_of(' ');
@@ -72,8 +71,13 @@ Matcher Matcher::parse(std::string_view text) {
   out.value_ = unquoted(text, trimmed(text.substr(at + taken)));
   if (out.op_ == Op::kMatches || out.op_ == Op::kMatchesNot) {
     re2::RE2::Options options(re2::RE2::Quiet);
-    options.set_max_mem(kMaxRegexMemory);
+    options.set_max_mem(kMaxRegexBytes);
     auto regex = std::make_shared<re2::RE2>(out.value_, options);
+    if (regex->error_code() == re2::RE2::ErrorPatternTooLarge) {
+      throw std::invalid_argument(
+          fmt::format("'{}': the regular expression takes more than {} KiB of memory: make it simpler, or use several matchers",
+                      text, kMaxRegexBytes >> 10));
+    }
     if (!regex->ok()) fail(text, "not a regular expression: " + regex->error());
     out.regex_ = std::move(regex);
   }

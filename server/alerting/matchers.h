@@ -6,6 +6,7 @@
 // time linear in the value. Immutable, so thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -21,12 +22,16 @@ namespace scalewatch::alerting {
 
 class Matcher {
  public:
+  static constexpr std::int64_t kMaxRegexBytes = 64 << 10;
+
   // Throws std::invalid_argument that says what is wrong with the text.
   static Matcher parse(std::string_view text);
 
   [[nodiscard]] bool matches(const v1::Alert& alert) const;
   // Whether an alert that lacks the name matches.
   [[nodiscard]] bool takes_absent() const { return takes(""); }
+  // Whether it holds a compiled regular expression, of up to kMaxRegexBytes.
+  [[nodiscard]] bool is_regex() const { return regex_ != nullptr; }
   // As a person would write it: equal matchers read equal.
   [[nodiscard]] std::string text() const;
 

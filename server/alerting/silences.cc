@@ -45,20 +45,41 @@ v1::Silence Silences::checked(const v1::CreateSilenceRequest& request, std::int6
   return out;
 }
 
-void Silences::load(const engine::SilenceRow& row) {
+bool Silences::Entry::takes(const v1::Alert& alert) const {
+  // No matchers would match everything.
+  return !matchers.empty() && match(matchers, alert);
+}
+
+void Silences::load(const engine::SilenceRow& row, std::int64_t now_ms) {
   v1::Silence silence;
   try {
     if (!silence.ParseFromString(row.silence)) throw std::invalid_argument("its bytes do not parse");
-    put(std::move(silence));
-  } catch (const std::invalid_argument& error) {
-    spdlog::error("silence {} cannot be read, so it silences nothing: {}", row.id, error.what());
+    put(std::move(silence), now_ms);
+  } catch (const std::logic_error& error) {
+    spdlog::error("silence {} cannot be loaded, so it silences nothing: {}", row.id, error.what());
   }
 }
 
-void Silences::put(v1::Silence silence) {
+void Silences::put(v1::Silence silence, std::int64_t now_ms) {
+  const auto regexes = [](const Matchers& matchers) {
+    return static_cast<std::size_t>(
+        std::count_if(matchers.begin(), matchers.end(), [](const Matcher& m) { return m.is_regex(); }));
+  };
   Entry entry;
-  for (const std::string& text : silence.matchers()) entry.matchers.push_back(Matcher::parse(text));
   const std::string id = silence.id();
+  if (silence.ends_ms() > now_ms) {
+    for (const std::string& text : silence.matchers()) entry.matchers.push_back(Matcher::parse(text));
+    std::size_t count = regexes(entry.matchers);
+    if (count > 0) {
+      for (const auto& [other, old] : entries_)
+        count += other != id && old.silence.ends_ms() > now_ms ? regexes(old.matchers) : 0;
+      if (count > kMaxRegexes) {
+        throw std::length_error(fmt::format(
+            "silences that have not ended would hold {} regular expressions, the limit is {}: end some, or match with =", count,
+            kMaxRegexes));
+      }
+    }
+  }
   entry.silence = std::move(silence);
   entries_[id] = std::move(entry);
 }
@@ -70,6 +91,9 @@ bool Silences::full(std::int64_t now_ms) const {
 }
 
 void Silences::prune(std::int64_t now_ms) {
+  for (auto& [id, entry] : entries_) {
+    if (entry.silence.ends_ms() <= now_ms) entry.matchers = Matchers();
+  }
   std::erase_if(entries_, [&](const auto& entry) { return entry.second.silence.ends_ms() + kKeptMs <= now_ms; });
 }
 
@@ -81,7 +105,7 @@ const v1::Silence* Silences::find(const std::string& id) const {
 const v1::Silence* Silences::that_silences(const v1::Alert& alert, std::int64_t now_ms) const {
   const v1::Silence* out = nullptr;
   for (const auto& [id, entry] : entries_) {
-    if (entry.silence.ends_ms() <= now_ms || !match(entry.matchers, alert)) continue;
+    if (entry.silence.ends_ms() <= now_ms || !entry.takes(alert)) continue;
     if (out == nullptr || entry.silence.ends_ms() > out->ends_ms()) out = &entry.silence;
   }
   return out;
@@ -89,7 +113,7 @@ const v1::Silence* Silences::that_silences(const v1::Alert& alert, std::int64_t 
 
 bool Silences::takes(const std::string& id, const v1::Alert& alert) const {
   const auto found = entries_.find(id);
-  return found != entries_.end() && match(found->second.matchers, alert);
+  return found != entries_.end() && found->second.takes(alert);
 }
 
 std::vector<v1::Silence> Silences::list(std::int64_t now_ms, bool ended) const {

@@ -16,6 +16,7 @@ namespace scalewatch::alerting {
 class Silences {
  public:
   static constexpr std::size_t kMax = 1000;                      // that have not ended
+  static constexpr std::size_t kMaxRegexes = 1024;               // of those that have not ended: 64 MiB of memory
   static constexpr std::int64_t kKeptMs = 7LL * 24 * 3'600'000;  // after its end one can still be listed
   static constexpr std::int64_t kMaxMs = 366LL * 24 * 3'600'000;
 
@@ -23,17 +24,18 @@ class Silences {
   static v1::Silence checked(const v1::CreateSilenceRequest& request, std::int64_t now_ms);
 
   // Of the store; what can't be read is left out, and logged. Also replaces one of the same id.
-  void load(const engine::SilenceRow& row);
-  void put(v1::Silence silence);
+  void load(const engine::SilenceRow& row, std::int64_t now_ms);
+  // Throws std::length_error when the regular expressions in force become too many.
+  void put(v1::Silence silence, std::int64_t now_ms);
   [[nodiscard]] bool full(std::int64_t now_ms) const;
-  // Forgets those that ended kKeptMs ago and more.
+  // Forgets those that ended kKeptMs ago and more, and the compiled matchers of all that ended.
   void prune(std::int64_t now_ms);
 
   // Null for an unknown id.
   [[nodiscard]] const v1::Silence* find(const std::string& id) const;
   // Of those that are in force and match, the one that ends last; null when there is none.
   [[nodiscard]] const v1::Silence* that_silences(const v1::Alert& alert, std::int64_t now_ms) const;
-  // Whether the silence of that id takes the alert, in force or not.
+  // Whether the silence of that id takes the alert. Ended ones take none.
   [[nodiscard]] bool takes(const std::string& id, const v1::Alert& alert) const;
   // Soonest end first. ended: also those that are over.
   [[nodiscard]] std::vector<v1::Silence> list(std::int64_t now_ms, bool ended) const;
@@ -45,7 +47,8 @@ class Silences {
  private:
   struct Entry {
     v1::Silence silence;
-    Matchers matchers;
+    Matchers matchers;  // empty once it has ended
+    [[nodiscard]] bool takes(const v1::Alert& alert) const;
   };
   std::map<std::string, Entry> entries_;
 };

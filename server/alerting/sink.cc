@@ -53,8 +53,15 @@ std::string Sink::url() const {
   return config_.url_secret.set() ? config_.url_secret.read().value_or("") : config_.url;
 }
 
+void Sink::mark_secrets(HttpRequest& request) const {
+  // Passwords and tokens also stand in plain addresses and headers.
+  request.secret_url = config_.url_secret.set() || config_.url.find_first_of("@?") != std::string::npos;
+  request.has_secrets = request.secret_url || config_.key.set() || !config_.headers.empty() || !config_.secret_headers.empty();
+}
+
 HttpRequest Sink::post(std::string url, std::string json) const {
   HttpRequest request{.url = std::move(url), .headers = {}, .body = std::move(json), .timeout_ms = config_.timeout_ms};
+  mark_secrets(request);
   request.headers.emplace_back("Content-Type: application/json");
   request.headers.emplace_back("User-Agent: scalewatch/" SCALEWATCH_VERSION);
   for (const auto& [name, value] : config_.headers) {

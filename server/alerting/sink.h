@@ -62,6 +62,8 @@ class Sink {
  protected:
   // The configured address. Empty when it is a secret that can't be read now: the request then says so.
   [[nodiscard]] std::string url() const;
+  // Says whether the request carries secrets of the configuration.
+  void mark_secrets(HttpRequest& request) const;
   // A POST of JSON with the configured headers.
   [[nodiscard]] HttpRequest post(std::string url, std::string json) const;
 

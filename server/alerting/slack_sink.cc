@@ -44,7 +44,10 @@ HttpRequest SlackSink::request(const Notice& notice, std::int64_t) const {
                                {"text", text},
                                {"ts", notice.alert.fired_ms() / 1000}};
   if (!message.link.empty()) attachment["title_link"] = message.link;
-  return post(url(), dump({{"text", escaped(message.title)}, {"attachments", nlohmann::json::array({attachment})}}));
+  HttpRequest out = post(url(), dump({{"text", escaped(message.title)}, {"attachments", nlohmann::json::array({attachment})}}));
+  // Whoever has the address can post: it is a secret wherever it is configured.
+  out.has_secrets = out.secret_url = true;
+  return out;
 }
 
 }  // namespace scalewatch::alerting

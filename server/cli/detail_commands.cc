@@ -89,8 +89,8 @@ void DetailCommands::add_export(CLI::App& app, Chosen& chosen) {
       "Rows come attempt by attempt in memory that does not grow with the run; their number goes to standard error. Values\n"
       "are as stored: divide by measured_under_scale for unscaled ones. What is not known is empty in CSV, null in JSON; NaN "
       "and\n"
-      "infinities are NaN, Infinity and -Infinity. There is no Parquet or Arrow: Debian 12 has no library for them; pandas,\n"
-      "polars and DuckDB read the CSV.");
+      "infinities are NaN, Infinity and -Infinity. In CSV an apostrophe stands before text that a spreadsheet would run as a\n"
+      "formula. There is no Parquet or Arrow: Debian 12 has no library for them; pandas, polars and DuckDB read the CSV.");
   add_run(added, export_.run);
   added->add_option("--what", export_.what, "One row a tensor and attempt, an attempt and scaler, or a finding")
       ->capture_default_str()

@@ -14,7 +14,10 @@ namespace scalewatch::cli {
 
 namespace {
 
-bool installed(const std::string& program) {
+// Of a command's first word; a pager that is missing would take the answer with it.
+bool installed(std::string program) {
+  program = program.substr(0, program.find(' '));
+  if (program.find('/') != std::string::npos) return access(program.c_str(), X_OK) == 0;
   const char* path = std::getenv("PATH");
   std::istringstream folders(path == nullptr ? "/usr/bin:/bin" : path);
   for (std::string folder; std::getline(folders, folder, ':');) {
@@ -29,7 +32,7 @@ std::string pager_command() {
   const char* set = std::getenv("PAGER");
   if (set == nullptr) return installed("less") ? "less" : "";
   const std::string command = set;
-  return command == "cat" ? std::string() : command;
+  return command == "cat" || !installed(command) ? std::string() : command;
 }
 
 PagedOutput::PagedOutput(std::ostream& out, std::string command, int rows)

@@ -3,8 +3,13 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
+#include <string>
 #include <system_error>
+#include <utility>
 
 #include "server/engine/ports/history_store.h"
 #include "server/history/folder_lock.h"
@@ -52,6 +57,48 @@ void flush_file(const std::filesystem::path& path) {
   if (!done) throw engine::StoreError(path.string() + ": cannot flush: " + std::system_category().message(code), true);
 }
 
+[[noreturn]] void exists_already(const std::filesystem::path& to) {
+  throw engine::StoreError(to.string() + " exists: name a file that does not", false);
+}
+
+// A file beside `to` under a name that nobody else has, for its owner only; goes away unless it becomes `to`.
+class PartFile {
+ public:
+  explicit PartFile(const std::filesystem::path& to) : to_(to), path_(to.string() + ".part-XXXXXX") {
+    const int file = ::mkostemp(path_.data(), O_CLOEXEC);
+    if (file < 0) fail(errno);
+    ::close(file);
+  }
+  ~PartFile() {
+    if (!path_.empty()) ::unlink(path_.c_str());
+  }
+  PartFile(const PartFile&) = delete;
+  PartFile& operator=(const PartFile&) = delete;
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+  // Never in the place of a file that was made meanwhile.
+  void become_whole() {
+    if (::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, to_.c_str(), RENAME_NOREPLACE) == 0) {
+      path_.clear();  // the name is anyone's again
+      return;
+    }
+    if (errno != EINVAL && errno != ENOSYS) fail(errno);
+    // A file system that cannot do that.
+    if (::link(path_.c_str(), to_.c_str()) != 0) fail(errno);
+    ::unlink(std::exchange(path_, {}).c_str());
+  }
+
+ private:
+  [[noreturn]] void fail(int code) const {
+    if (code == EEXIST) exists_already(to_);
+    throw engine::StoreError(to_.string() + ": " + std::system_category().message(code), code == ENOSPC);
+  }
+
+  const std::filesystem::path to_;
+  std::string path_;
+};
+
 // Copies page by page within one read transaction of `from`.
 void copy_pages(Connection& from, Connection& to, const Progress& progress) {
   from.execute("BEGIN");
@@ -97,27 +144,20 @@ FolderStats folder_stats(const std::filesystem::path& directory) {
 
 std::uint64_t back_up(const std::filesystem::path& directory, const std::filesystem::path& to, const Progress& progress) {
   const auto from = reader(existing(directory));
-  if (std::filesystem::exists(to)) throw engine::StoreError(to.string() + " exists: name a file that does not", false);
-  const std::filesystem::path part = to.string() + ".part";
-  std::error_code ignored;
-  std::filesystem::remove(part, ignored);
-  try {
-    {
-      Connection copy(part.string(), SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
-      copy.execute("PRAGMA synchronous = OFF");
-      copy_pages(*from, copy, progress);
-    }
-    flush_file(part);
-    std::filesystem::rename(part, to);
-    flush_file(to.has_parent_path() ? to.parent_path() : std::filesystem::path("."));
-  } catch (const std::filesystem::filesystem_error& error) {
-    std::filesystem::remove(part, ignored);
-    throw engine::StoreError(to.string() + ": " + error.code().message(), false);
-  } catch (...) {
-    std::filesystem::remove(part, ignored);
-    throw;
+  std::error_code error;
+  // Not followed: what a dangling link names is not ours to make.
+  if (std::filesystem::exists(std::filesystem::symlink_status(to, error))) exists_already(to);
+  PartFile part(to);
+  {
+    Connection copy(part.path(), SQLITE_OPEN_READWRITE);
+    copy.execute("PRAGMA synchronous = OFF");
+    copy_pages(*from, copy, progress);
   }
-  return std::filesystem::file_size(to);
+  flush_file(part.path());
+  const std::uint64_t bytes = size_or_none(part.path());
+  part.become_whole();
+  flush_file(to.has_parent_path() ? to.parent_path() : std::filesystem::path("."));
+  return bytes;
 }
 
 Verified verify_folder(const std::filesystem::path& directory, bool repair, const Progress& progress) {

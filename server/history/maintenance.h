@@ -38,8 +38,8 @@ FolderStats folder_stats(const std::filesystem::path& directory);
 // Called now and then with the share that is done; false ends the work with an error.
 using Progress = std::function<bool(double share)>;
 
-// Copies the history as it is at this moment to a file that must not exist. It appears once it is whole and on disk; it can be
-// put in a data folder as history.db. Returns its bytes.
+// Copies the history as it is at this moment to a file that must not exist. It appears once it is whole and on disk, for its
+// owner only; it can be put in a data folder as history.db. Returns its bytes.
 std::uint64_t back_up(const std::filesystem::path& directory, const std::filesystem::path& to, const Progress& progress);
 
 struct Fault {
@@ -57,7 +57,7 @@ struct Verified {
 };
 // Reads everything: the database's own structure, every stretch, chunk, summary and report. With `repair` what can be made anew
 // is: summaries and attempts from what they sum up, chunks from reports that are still there as received, indexes; a chunk that
-// can't is removed, so that its summary stands for it.
+// can't is removed, so that its summary stands for it. Messages that can't be read are only told: nothing else holds them.
 Verified verify_folder(const std::filesystem::path& directory, bool repair, const Progress& progress);
 
 struct Compacted {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 namespace scalewatch::history {
@@ -9,6 +10,8 @@ namespace scalewatch::history {
 namespace {
 
 constexpr std::size_t kPageRows = 1024;
+// Beyond it a number that was asked for would turn negative in SQLite, and be smaller than all.
+constexpr std::uint64_t kMaxAttempt = std::numeric_limits<std::int64_t>::max();
 
 }  // namespace
 
@@ -92,6 +95,7 @@ std::optional<AttemptBounds> attempt_bounds(ReadPool& pool, std::int64_t run, st
 }
 
 std::optional<std::uint64_t> attempt_from(ReadPool& pool, std::int64_t run, std::uint32_t segment, std::uint64_t attempt) {
+  if (attempt > kMaxAttempt) return std::nullopt;
   ReadPool::Lease lease(pool);
   Query query(*lease, "SELECT min(attempt) FROM reports WHERE run = ? AND segment = ? AND attempt >= ?", run, segment, attempt);
   if (!query.step() || query.is_null(0)) return std::nullopt;
@@ -101,7 +105,7 @@ std::optional<std::uint64_t> attempt_from(ReadPool& pool, std::int64_t run, std:
 std::optional<std::uint64_t> attempt_before(Connection& connection, std::int64_t run, std::uint32_t segment,
                                             std::uint64_t attempt) {
   Query query(connection, "SELECT max(attempt) FROM reports WHERE run = ? AND segment = ? AND attempt < ?", run, segment,
-              attempt);
+              std::min(attempt, kMaxAttempt));
   if (!query.step() || query.is_null(0)) return std::nullopt;
   return query.u64(0);
 }

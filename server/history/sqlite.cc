@@ -49,7 +49,9 @@ Connection::Connection(std::string path, int flags) : path_(std::move(path)) {
 }
 
 void Connection::fail(const char* doing, int code) const {
-  std::string cause = db_ ? sqlite3_errmsg(db_.get()) : sqlite3_errstr(code);
+  // Some calls return a code and leave the connection's message as it was: sqlite3_backup_step, for one.
+  const bool told = db_ && (sqlite3_errcode(db_.get()) & 0xff) == (code & 0xff);
+  std::string cause = told ? sqlite3_errmsg(db_.get()) : sqlite3_errstr(code);
   if ((code & 0xff) == SQLITE_INTERRUPT) cause = "the read took longer than it may";
   throw engine::StoreError(path_ + ": " + doing + ": " + cause, retryable(code));
 }

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <functional>
 
+#include "scalewatch/v1/alerts.pb.h"
+#include "scalewatch/v1/history.pb.h"
 #include "scalewatch/v1/ingest.pb.h"
 #include "server/engine/ports/history_store.h"
 #include "server/history/keys.h"
@@ -34,8 +36,13 @@ void Verifier::fault(std::string what, std::string repaired) {
 
 Verified Verifier::run() {
   check_structure();
+  check_tables();
   check_stretches();
   check_reports();
+  check_messages<v1::GetRunResponse>("SELECT id, name, overview FROM runs WHERE id > ? ORDER BY id LIMIT 64", "run ");
+  check_messages<v1::Hello>("SELECT id, id, hello FROM streams WHERE id > ? ORDER BY id LIMIT 64", "the hello of stream ");
+  check_messages<v1::Alert>("SELECT rowid, id, alert FROM alerts WHERE rowid > ? ORDER BY rowid LIMIT 64", "alert ");
+  check_messages<v1::Silence>("SELECT rowid, id, silence FROM silences WHERE rowid > ? ORDER BY rowid LIMIT 64", "silence ");
   return std::move(result_);
 }
 
@@ -112,14 +119,16 @@ void Verifier::check_stretch(const Stretch& stretch) {
     return;
   }
   check_attempts(stretch, where);
-  if (!stretch.thinned && !StretchDetail().open(stretch.detail, place.reports)) {
-    // Empty says that it is gone, which readers know.
-    if (repair_ && !stretch.detail.empty()) {
+  // Empty says that it is gone, which readers know: thinned, or what an earlier repair could only remove.
+  if (!stretch.detail.empty() && !StretchDetail().open(stretch.detail, place.reports)) {
+    if (repair_) {
       Query(connection_, "UPDATE stretches SET detail = x'' WHERE id = ?", stretch_key(place.stream, place.number)).run();
     }
     fault(where + ": what is not in chunks can't be read",
           repair_ ? "removed: scaler observations and records are in other tables and stay" : "");
   }
+  // Without its tensors a chunk can't be told from a damaged one, and must not be removed for that.
+  if (broken_tables_.contains(place.stream)) return;
   const std::size_t blocks = (table(place.stream).size() + kChunkTensors - 1) / kChunkTensors;
   for (std::uint32_t block = 0; block < blocks; ++block) check_block(stretch, block, where);
 }
@@ -267,23 +276,57 @@ void Verifier::check_block(const Stretch& stretch, std::uint32_t block, const st
         repair_ ? "made anew from the chunk" : "");
 }
 
-void Verifier::check_reports() {
-  result_.reports = static_cast<std::uint64_t>(connection_.scalar("SELECT count(*) FROM reports"));
-  std::int64_t after = -1;
-  v1::Report report;
+void Verifier::check_tables() {
+  std::int64_t stream = -1;
+  std::int64_t version = -1;
+  std::size_t tensors = 0;  // of the stream so far
+  v1::TableDelta delta;
   for (bool more = true; more;) {
     more = false;
-    Query rows(connection_, "SELECT id, payload FROM payloads WHERE id > ? ORDER BY id LIMIT 64", after);
+    Query rows(connection_,
+               "SELECT stream, version, delta FROM table_deltas WHERE (stream, version) > (?, ?) ORDER BY stream, version "
+               "LIMIT 64",
+               stream, version);
+    while (rows.step()) {
+      more = true;
+      if (rows.i64(0) != stream) tensors = 0;
+      stream = rows.i64(0);
+      version = rows.i64(1);
+      const auto bytes = rows.view(2);
+      if (!delta.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) || delta.first_id() > tensors) {
+        // Of those that build on it nothing is to be said.
+        if (broken_tables_.insert(stream).second) {
+          fault("the table of stream " + std::to_string(stream) + ", version " + std::to_string(version) + ": can't be read");
+        }
+        continue;
+      }
+      tensors = std::max(tensors, std::size_t{delta.first_id()} + static_cast<std::size_t>(delta.infos_size()));
+    }
+  }
+}
+
+template <class Message>
+void Verifier::check_messages(const char* sql, const std::string& what) {
+  std::int64_t after = -1;
+  Message message;
+  for (bool more = true; more;) {
+    more = false;
+    Query rows(connection_, sql, after);
     while (rows.step()) {
       after = rows.i64(0);
       more = true;
-      const auto bytes = rows.view(1);
-      if (!report.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-        fault("report " + std::to_string(after) + ": what was received can't be read");
+      const auto bytes = rows.view(2);
+      if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+        fault(what + rows.bytes(1) + ": what is stored of it can't be read");
       }
     }
     if (!progress_(1)) throw engine::StoreError("interrupted", true);
   }
+}
+
+void Verifier::check_reports() {
+  result_.reports = static_cast<std::uint64_t>(connection_.scalar("SELECT count(*) FROM reports"));
+  check_messages<v1::Report>("SELECT id, id, payload FROM payloads WHERE id > ? ORDER BY id LIMIT 64", "report ");
   Query lost(
       connection_,
       "SELECT streams.id, count(*) FROM streams JOIN reports INDEXED BY reports_by_seq ON reports.stream = streams.id AND "

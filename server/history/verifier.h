@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,11 @@ class Verifier {
   void check_block(const Stretch& stretch, std::uint32_t block, const std::string& where);
   // Removes a chunk that can't be read; an empty one stays where its summary stands for it.
   void give_up(const Stretch& stretch, std::uint32_t block, bool summary_stays);
+  // Tables of tensors; run before what needs them.
+  void check_tables();
+  // Messages that can't be parsed. `sql` takes the id to go on after, and gives id, name and bytes.
+  template <class Message>
+  void check_messages(const char* sql, const std::string& what);
   void check_reports();
   // The chunk that a stored blob holds, made anew; absent when it can't be read.
   std::optional<ChunkRow> read_chunk(const Stretch& stretch, std::uint32_t block, std::string_view blob);
@@ -50,6 +56,7 @@ class Verifier {
   const bool repair_;
   const Progress& progress_;
   Verified result_;
+  std::set<std::int64_t> broken_tables_;  // streams
   std::int64_t table_stream_ = -1;
   std::vector<TableTensor> table_;
 };

@@ -61,6 +61,11 @@ std::vector<double> scales_of(const domain::WhatIf& result) {
 }
 
 domain::BestSettings search(const Story& start, const WhatIfAnswer& answer, const Screen& screen) {
+  if (answer.recorded.measured.empty()) {
+    throw CallError(
+        "no gradient was recorded, so nobody knows what other settings would have cost: there is nothing to search by",
+        kExitNothing);
+  }
   Progress progress("trying", "setting", 0, screen);
   auto found = domain::best_settings(start.policy, start.parameters, answer.recorded.attempts, answer.recorded.measured,
                                      answer.most_underflow, [&](std::size_t done, std::size_t) { progress.at(done); });

@@ -102,6 +102,11 @@ void print_search(const WhatIfAnswer& answer, const Screen& screen) {
         text::exact(search.tried), fmt::join(search.searched, ", "), text::percent(answer.most_underflow, 1),
         text::percent(search.underflow, 1));
   }
+  if (const auto undecided = search.result.undecided; undecided > 0) {
+    said += fmt::format(" {} of {} are undecided and taken for applied{}.", text::exact(undecided),
+                        text::plural(answer.recorded.attempts.size(), "attempt"),
+                        2 * undecided > answer.recorded.attempts.size() ? ": this is no evidence" : "");
+  }
   print_wrapped(said, text::Style::kPlain, screen);
   screen.out << '\n';
 }

@@ -25,6 +25,14 @@ double ParameterReader::positive(Names names, double fallback) {
   return take(names, [](double value) { return value > 0; }).value_or(fallback);
 }
 
+double ParameterReader::above_one(Names names, double fallback) {
+  return take(names, [](double value) { return value > 1; }).value_or(fallback);
+}
+
+double ParameterReader::below_one(Names names, double fallback) {
+  return take(names, [](double value) { return value > 0 && value < 1; }).value_or(fallback);
+}
+
 double ParameterReader::zero_or_more(Names names, double fallback) {
   return take(names, [](double value) { return value >= 0; }).value_or(fallback);
 }

@@ -17,6 +17,9 @@ class ParameterReader {
 
   // Finite and > 0.
   double positive(Names names, double fallback);
+  // Finite and > 1, and > 0 and < 1: factors that grow and that fall.
+  double above_one(Names names, double fallback);
+  double below_one(Names names, double fallback);
   // Finite and >= 0.
   double zero_or_more(Names names, double fallback);
   // Finite and >= 0; 0 says that there is none.

@@ -1,4 +1,5 @@
-// torch.amp.GradScaler, FSDP's sharded one alike. Parameters: init_scale, growth_factor, backoff_factor, growth_interval.
+// torch.amp.GradScaler, FSDP's sharded one alike. Parameters: init_scale, growth_factor, backoff_factor, growth_interval. Its
+// constructor asserts growth_factor > 1 and backoff_factor < 1.
 #include <cmath>
 
 #include "server/domain/policies/policies.h"
@@ -10,8 +11,8 @@ class PyTorchPolicy : public Policy {
  public:
   explicit PyTorchPolicy(ParameterReader& parameters)
       : Policy(static_cast<float>(parameters.positive({"init_scale"}, 65536))),
-        growth_(parameters.positive({"growth_factor"}, 2)),
-        backoff_(parameters.positive({"backoff_factor"}, 0.5)),
+        growth_(parameters.above_one({"growth_factor"}, 2)),
+        backoff_(parameters.below_one({"backoff_factor"}, 0.5)),
         interval_(parameters.count({"growth_interval"}, 2000)) {}
 
   [[nodiscard]] double growth_factor() const override { return growth_; }

@@ -165,9 +165,14 @@ class NonFiniteGradient : public PersistedRule<NonFiniteGradient> {
       if (blamed) {
         const Blame& origin = *finding.blame;
         finding.summary += fmt::format("; {} began in {}", kind_text(origin.kind), origin_text(origin));
-        finding.evidence = {{"tensors_non_finite", static_cast<double>(origin.tensors_non_finite), "tensors", {}},
-                            {"nan", static_cast<double>(origin.nan), "elements", {}},
-                            {"inf", static_cast<double>(origin.inf), "elements", {}}};
+        // Of a loss, and of what a log names, no elements are counted.
+        if (origin.tensors_non_finite > 0) {
+          finding.evidence.push_back({"tensors_non_finite", static_cast<double>(origin.tensors_non_finite), "tensors", {}});
+        }
+        if (origin.nan + origin.inf > 0) {
+          finding.evidence.push_back({"nan", static_cast<double>(origin.nan), "elements", {}});
+          finding.evidence.push_back({"inf", static_cast<double>(origin.inf), "elements", {}});
+        }
       }
       finding.evidence.push_back({"attempts", static_cast<double>(attempts), "attempts", {}});
       if (same > 0) {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "scalewatch/v1/alerts.pb.h"
+#include "server/alerting/silences.h"
 #include "tests/unit/alerting/samples.h"
 
 namespace scalewatch::alerting {
@@ -384,6 +385,42 @@ TEST_F(PagingTest, SilencesThatSayTooLittleAreRefused) {
   EXPECT_THROW(silence("rule=x", 10), std::invalid_argument);
   EXPECT_THAT(silence("rule = \"a\\\"b\"", kMinute), testing::Not(IsEmpty()));
   EXPECT_EQ(book_->silences(false).at(0).matchers(0), "rule=\"a\\\"b\"");
+}
+
+TEST(Silences, ARegularExpressionThatNeedsMuchMemoryIsRefused) {
+  EXPECT_TRUE(Matcher::parse("rule=~\"NonFinite.*|Rank(Lost|Slow)\"").is_regex());
+  try {
+    Matcher::parse("rule=~\"[^a]{900}\"");
+    FAIL() << "it was taken";
+  } catch (const std::invalid_argument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("more than 64 KiB of memory"));
+  }
+}
+
+TEST(Silences, TheirRegularExpressionsAreBoundedInAllAndGoWhenTheyEnd) {
+  constexpr std::int64_t kEnd = 1000;
+  Silences silences;
+  v1::Silence silence;
+  silence.set_ends_ms(kEnd);
+  for (int i = 0; i < 16; ++i) silence.add_matchers("rule=~\".*\"");
+  const auto put = [&](const std::string& id, std::int64_t now) {
+    silence.set_id(id);
+    silences.put(silence, now);
+  };
+  for (std::size_t i = 0; i < Silences::kMaxRegexes / 16; ++i) put(std::to_string(i), 0);
+  EXPECT_THROW(put("more", 0), std::length_error);
+  EXPECT_EQ(silences.find("more"), nullptr);
+  put("0", 0);  // in place of itself
+  EXPECT_TRUE(silences.takes("0", {}));
+
+  silences.prune(kEnd);
+  EXPECT_FALSE(silences.takes("0", {}));
+  EXPECT_EQ(silences.that_silences({}, 0), nullptr) << "without matchers it takes all";
+  put("ended", kEnd);
+  EXPECT_FALSE(silences.takes("ended", {}));
+  silence.set_ends_ms(2 * kEnd);
+  put("more", kEnd);
+  EXPECT_TRUE(silences.takes("more", {}));
 }
 
 }  // namespace

@@ -11,8 +11,10 @@
 #include "server/alerting/body_template.h"
 #include "server/alerting/http_sender.h"
 #include "server/alerting/message.h"
+#include "server/alerting/retry_policy.h"
 #include "server/alerting/signature.h"
 #include "server/alerting/sink.h"
+#include "tests/unit/alerting/http_server.h"
 #include "tests/unit/alerting/samples.h"
 
 namespace scalewatch::alerting {
@@ -199,6 +201,47 @@ TEST_F(PeopleSinks, ACommandThatFailsIsTriedAgainAndOneThatHangsIsKilled) {
   command.command = {"/nowhere/program"};
   EXPECT_THAT(run(make_sink(command)->request(firing_, kNow)).error, HasSubstr("/nowhere/program cannot be started"));
   EXPECT_EQ(failing->classify({.status = 400, .error = {}, .body = {}, .retry_after = {}}), Verdict::kRejected);
+}
+
+TEST_F(PeopleSinks, ACommandGetsNoSecretsOfTheServersEnvironment) {
+  ASSERT_EQ(setenv("SCALEWATCH_TEST_TOKEN", "hush-hush", 1), 0);
+  ASSERT_EQ(setenv("LC_SCALEWATCH", "C", 1), 0);
+  SinkConfig command = config("command");
+  const std::string out = (folder_ / "environment").string();
+  command.command = {"/usr/bin/cp", "/proc/self/environ", out};
+  EXPECT_EQ(run(make_sink(command)->request(firing_, kNow)).status, 200);
+  std::ifstream in(out, std::ios::binary);
+  const std::string environment(std::istreambuf_iterator<char>(in), {});
+  EXPECT_THAT(environment, AllOf(HasSubstr("PATH="), HasSubstr("LC_SCALEWATCH=C"), Not(HasSubstr("hush-hush"))));
+}
+
+TEST_F(PeopleSinks, AReceiverThatRepeatsTheRequestGetsNoSecretShown) {
+  HttpServer server([](const Received& request, std::size_t) {
+    Reply reply;
+    reply.status = 400;
+    reply.body = request.target + " " + request.body.substr(0, 100);
+    for (const auto& [name, value] : request.headers) reply.body += " " + name + ": " + value;
+    return reply;
+  });
+  SinkConfig base = config("webhook");
+  base.url = server.url("/in");
+  const auto told = [&](const SinkConfig& sink) { return failure_text(run(make_sink(sink)->request(firing_, kNow))); };
+  EXPECT_THAT(told(base), StartsWith("HTTP 400: /in {"));
+
+  std::vector<SinkConfig> secret(6, base);
+  ASSERT_EQ(setenv("SCALEWATCH_TEST_URL", server.url("/T0%2FB0/hush").c_str(), 1), 0);
+  secret[0].url.clear();
+  secret[0].url_secret.env = "SCALEWATCH_TEST_URL";
+  secret[1].secret_headers["Authorization"] = {.file = file("token", "hush"), .env = {}, .prefix = "Bearer "};
+  secret[2].headers["Authorization"] = "Bearer hush";
+  secret[3].type = "pagerduty";
+  secret[3].key.file = file("key", "hush");
+  secret[4].url = server.url("/in?token=hush");
+  secret[5].type = "slack";
+  for (const SinkConfig& sink : secret) EXPECT_THAT(told(sink), testing::MatchesRegex("HTTP 400: .[0-9]+ bytes, not shown.*"));
+
+  secret[5].url = "http://hush.invalid/";
+  EXPECT_THAT(told(secret[5]), AllOf(Not(HasSubstr("hush")), Not(testing::IsEmpty())));
 }
 
 TEST_F(PeopleSinks, EmailIsOneEncodedMessage) {

@@ -399,13 +399,15 @@ TEST(NonFiniteActivation, MinusInfOnAFollowerIsNewWhereTheLeaderHeldNone) {
   const auto own = driver.add("own", Role::kActivation);      // a mask of theirs, where the leader has none
   const auto late = driver.add("late", Role::kActivation);
   const auto attempt = [&](std::vector<std::pair<Rank, std::uint32_t>> bad) {
-    driver.attempt({{scores, {.neg_inf = 9}}, {own, {}}, {late, {}}}, false, [&](AttemptDigest& digest) {
-      if (digest.rank > 0) add_bad(digest, scores, 0, 0, 9);
-      if (digest.rank > 1) add_bad(digest, own, 0, 0, 5);
-      for (const auto& [rank, id] : bad) {
-        if (rank == digest.rank) add_bad(digest, id, 0, 0, 1);
-      }
-    });
+    const bool here = !bad.empty() && bad.front().first == 0;
+    driver.attempt({{scores, {.neg_inf = 9}}, {own, {}}, {late, {.neg_inf = here ? 1U : 0U}}}, false,
+                   [&](AttemptDigest& digest) {
+                     if (digest.rank > 0) add_bad(digest, scores, 0, 0, 9);
+                     if (digest.rank > 1) add_bad(digest, own, 0, 0, 5);
+                     for (const auto& [rank, id] : bad) {
+                       if (rank == digest.rank) add_bad(digest, id, 0, 0, 1);
+                     }
+                   });
   };
   for (int i = 0; i < 30; ++i) attempt({});
   driver.restart();
@@ -426,6 +428,9 @@ TEST(NonFiniteActivation, MinusInfOnAFollowerIsNewWhereTheLeaderHeldNone) {
   attempt({{2, late}, {3, late}});
   ASSERT_TRUE(driver.open("NonFiniteActivation"));
   EXPECT_EQ(driver.find("NonFiniteActivation")->blame->ranks, (std::vector<Rank>{2, 3}));
+  attempt({{0, late}, {1, late}});  // the leader knows by itself that it is new: the other has it no less
+  EXPECT_EQ(driver.find("NonFiniteActivation")->blame->ranks, (std::vector<Rank>{0, 1}));
+  EXPECT_EQ(driver.find("NonFiniteActivation")->blame->rank_of_origin, std::nullopt);
 }
 
 // Nothing was applied yet, so that no mask can have been learnt.

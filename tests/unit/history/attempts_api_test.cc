@@ -32,6 +32,9 @@ TEST_F(AttemptsApi, OrNextWalksOverGapsToTheEnd) {
   }
   EXPECT_THAT(seen, ElementsAre(3, 4, 9));
   EXPECT_EQ(get(request).code, engine::Status::kNotFound);
+  for (const std::uint64_t attempt : {std::uint64_t{1} << 63, UINT64_MAX}) {
+    EXPECT_EQ(get(from(attempt)).code, engine::Status::kNotFound) << attempt;
+  }
   auto exact = from(5);
   exact.set_or_next(false);
   EXPECT_EQ(get(exact).code, engine::Status::kNotFound);

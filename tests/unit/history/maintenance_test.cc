@@ -1,6 +1,9 @@
 // A data folder looked after by hand: a copy made while the store writes, damage found and repaired.
 #include <gmock/gmock.h>
 
+#include <fstream>
+#include <set>
+
 #include "server/history/history_api.h"
 #include "server/history/keys.h"
 #include "server/history/maintenance.h"
@@ -49,6 +52,11 @@ class Maintenance : public ::testing::Test {
     store_.reset();
     Connection(path(folder_), SQLITE_OPEN_READWRITE).execute(sql.c_str());
   }
+  static std::set<std::string> names(const std::filesystem::path& folder) {
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) names.insert(entry.path().filename().string());
+    return names;
+  }
   static std::string path(const TempDir& folder) { return (folder.path / "history.db").string(); }
   std::string frames(std::int64_t number, std::int64_t block) {
     Connection file(path(folder_), SQLITE_OPEN_READONLY);
@@ -82,7 +90,53 @@ TEST_F(Maintenance, ACopyIsOfOneMomentWhileTheStoreGoesOnWriting) {
   EXPECT_THROW(back_up(folder_.path, to, go_on), engine::StoreError);
   EXPECT_THROW(back_up(folder_.path, elsewhere.path / "other", [](double) { return false; }), engine::StoreError);
   EXPECT_FALSE(std::filesystem::exists(elsewhere.path / "other"));
-  EXPECT_FALSE(std::filesystem::exists(elsewhere.path / "other.part"));
+  EXPECT_EQ(names(elsewhere.path), (std::set<std::string>{"history.db", "scalewatchd.lock"}));
+}
+
+TEST_F(Maintenance, ACopyTouchesNoFileButItsOwn) {
+  TempDir elsewhere;
+  const auto write = [&](const char* name) { std::ofstream(elsewhere.path / name) << "mine"; };
+  const auto to = elsewhere.path / "copy";
+  write("copy.part");
+  back_up(folder_.path, to, go_on);
+  EXPECT_EQ(names(elsewhere.path), (std::set<std::string>{"copy", "copy.part"}));
+  EXPECT_EQ(std::filesystem::file_size(elsewhere.path / "copy.part"), 4U);
+  EXPECT_EQ(std::filesystem::status(to).permissions(), std::filesystem::perms(0600));
+  // One that is made meanwhile stays.
+  EXPECT_THROW(back_up(folder_.path, elsewhere.path / "late",
+                       [&](double) {
+                         write("late");
+                         return true;
+                       }),
+               engine::StoreError);
+  EXPECT_EQ(std::filesystem::file_size(elsewhere.path / "late"), 4U);
+  // A link to nothing is there too.
+  std::filesystem::create_symlink(elsewhere.path / "nothing", elsewhere.path / "link");
+  EXPECT_THROW(back_up(folder_.path, elsewhere.path / "link", go_on), engine::StoreError);
+  EXPECT_EQ(names(elsewhere.path), (std::set<std::string>{"copy", "copy.part", "late", "link"}));
+}
+
+TEST_F(Maintenance, OfTwoCopiesToOneFileTheFirstThatIsWholeStays) {
+  TempDir elsewhere;
+  const auto to = elsewhere.path / "history.db";
+  const auto stop = [](double) { return false; };
+  bool started = false;
+  const auto start_another_that_stops = [&](double) {
+    if (!std::exchange(started, true)) {
+      EXPECT_THROW(back_up(folder_.path, to, stop), engine::StoreError);
+    }
+    return true;
+  };
+  back_up(folder_.path, to, start_another_that_stops);
+  std::filesystem::remove(to);
+  started = false;
+  const auto start_another = [&](double) {
+    if (!std::exchange(started, true)) back_up(folder_.path, to, go_on);
+    return true;
+  };
+  EXPECT_THROW(back_up(folder_.path, to, start_another), engine::StoreError);
+  EXPECT_EQ(names(elsewhere.path), (std::set<std::string>{"history.db"}));
+  EXPECT_EQ(verify_folder(elsewhere.path, false, go_on).faults_found, 0U);
 }
 
 TEST_F(Maintenance, AGoodHistoryVerifiesBesideItsServer) {
@@ -136,6 +190,35 @@ TEST_F(Maintenance, AChunkThatIsLostLeavesItsSummary) {
   request.set_tensor("t10");
   ASSERT_TRUE(api->get_tensor_history(request, response).ok());
   EXPECT_EQ(response.points(0).attempts(), 1U);
+}
+
+TEST_F(Maintenance, DetailThatIsRemovedIsNoFaultAfterwards) {
+  damage("UPDATE stretches SET detail = x'ff' WHERE number = 0");
+  const auto found = verify_folder(folder_.path, true, go_on);
+  ASSERT_EQ(found.faults.size(), 1U);
+  EXPECT_THAT(found.faults[0].repair, HasSubstr("removed"));
+  EXPECT_EQ(verify_folder(folder_.path, false, go_on).faults_found, 0U);
+  EXPECT_EQ(verify_folder(folder_.path, true, go_on).faults_found, 0U);
+}
+
+TEST_F(Maintenance, MessagesThatCannotBeReadAreTold) {
+  engine::CommitBatch batch;
+  batch.alerts.push_back({"a1", "u1", "Rule", v1::SEVERITY_INFO, v1::ALERT_STATE_FIRING, 10, 10, ""});
+  store_->commit(batch);
+  damage(
+      "UPDATE runs SET overview = x'ff'; UPDATE streams SET hello = x'ff'; UPDATE alerts SET alert = x'ff';"
+      "INSERT INTO silences VALUES ('s1', 10, x'ff')");
+  const auto before = frames(0, 2);
+  const auto told = [](const char* what) { return Field(&Fault::what, HasSubstr(what)); };
+  EXPECT_THAT(
+      verify_folder(folder_.path, false, go_on).faults,
+      ::testing::UnorderedElementsAre(told("run alpha"), told("hello of stream 1"), told("alert a1"), told("silence s1")));
+  // Chunks of which the tensors aren't known any more stay.
+  damage("UPDATE table_deltas SET delta = x'ff'");
+  const auto found = verify_folder(folder_.path, true, go_on);
+  EXPECT_EQ(found.faults_left, 5U);
+  EXPECT_THAT(found.faults, ::testing::Contains(told("table of stream 1, version 1")));
+  EXPECT_EQ(frames(0, 2), before);
 }
 
 TEST_F(Maintenance, CompactingLeavesNoReportAsReceivedButThoseWithFindings) {

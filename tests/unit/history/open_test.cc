@@ -126,5 +126,16 @@ TEST(Open, CutsATornTailAndKeepsWhatCameBefore) {
   EXPECT_EQ(count_reports(*reopened, "u1"), 0U);
 }
 
+// As a backup meets it: its step returns the code and leaves the connection without an error.
+TEST(SqliteConnection, AnErrorThatTheConnectionDoesNotKnowIsNamedByItsCode) {
+  const Connection connection(":memory:", SQLITE_OPEN_READWRITE);
+  try {
+    connection.fail("cannot copy", SQLITE_FULL);
+  } catch (const engine::StoreError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("cannot copy"), HasSubstr("full"), Not(HasSubstr("not an error"))));
+    EXPECT_TRUE(error.retryable);
+  }
+}
+
 }  // namespace
 }  // namespace scalewatch::history

@@ -97,6 +97,13 @@ TEST_F(RunsApi, GetRunJoinsOverviewAndFindingsOpenAndWorstFirst) {
   std::vector<std::string> ids;
   for (const auto& finding : response.findings()) ids.push_back(finding.id());
   EXPECT_THAT(ids, ElementsAre("warning", "info", "resolved"));
+
+  // One that is damaged does not take the others along.
+  batch = {};
+  batch.alerts.push_back({"info", "uid-a", "Rule", v1::SEVERITY_INFO, v1::ALERT_STATE_FIRING, 10, 10, "\xff"});
+  store_->commit(batch);
+  ASSERT_TRUE(api_->get_run(request, response).ok());
+  EXPECT_EQ(response.findings_size(), 2);
 }
 
 TEST_F(RunsApi, UnknownRunsAreToldTheNearest) {
