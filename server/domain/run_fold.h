@@ -69,7 +69,7 @@ class RunFold {
 
  private:
   // Attempts that wait for their closing. The engine lets at most 2,000 wait; a rank that runs away further is not joined.
-  static constexpr std::size_t kMaxPending = 2048;
+  static constexpr std::size_t kMaxPending = kMaxAhead;
   // Closed attempts whose blame late detail may still refine.
   static constexpr std::size_t kMaxRecent = 4;
 

@@ -13,11 +13,12 @@ class LossSpike : public PersistedRule<LossSpike> {
   [[nodiscard]] std::string_view name() const override { return "LossSpike"; }
 
   void on_step(const ScalerStep& step, const RuleContext& /*context*/) override {
-    if (step.backed_off) note<Attempt>(backoffs_, step.attempt);
+    if (step.backed_off) note<Attempt>(backoffs_, step.attempt, kMaxAhead);
   }
 
   void on_attempt(const ClosedAttempt& attempt, const RuleContext& context) override {
     const Thresholds& t = context.thresholds;
+    while (!backoffs_.empty() && backoffs_.front() + kMaxNoted < attempt.attempt()) backoffs_.pop_front();
     const auto loss = finite_loss(attempt.joined);
     bool in_a_row = false;
     double median = 0;
@@ -63,7 +64,7 @@ class LossSpike : public PersistedRule<LossSpike> {
   }
 
  private:
-  static constexpr std::size_t kMaxNoted = 16;  // attempts; rules see a closed one at most a few later than a step
+  static constexpr std::size_t kMaxNoted = 16;
 
   struct Jump {
     Attempt attempt = 0;
@@ -77,9 +78,9 @@ class LossSpike : public PersistedRule<LossSpike> {
   };
 
   template <class T>
-  static void note(std::deque<T>& all, T one) {
+  static void note(std::deque<T>& all, T one, std::size_t most = kMaxNoted) {
     all.push_back(std::move(one));
-    if (all.size() > kMaxNoted) all.pop_front();
+    if (all.size() > most) all.pop_front();
   }
 
   // The newest jump of the loss at one of two backoffs in a row. Steps are told before their attempt closes, some more and some

@@ -94,7 +94,6 @@ class Misuse : public PersistedRule<Misuse> {
       a(attempt, times, tracker);
     }
   };
-  static constexpr std::size_t kMaxAhead = 64;  // steps are told at most a few attempts before these close
 
   // A client may name kinds as it likes, but not without end.
   [[nodiscard]] std::string kind_of(const std::string& kind) const {

@@ -45,6 +45,9 @@ struct RuleContext {
   Sink& sink;
 };
 
+// Steps are told before their attempt closes; so many at most, for no more attempts than this wait for a rank that is away.
+constexpr std::size_t kMaxAhead = 2048;
+
 class Rule {
  public:
   virtual ~Rule() = default;
