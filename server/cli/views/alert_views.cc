@@ -1,4 +1,7 @@
 #include "server/cli/views/alert_views.h"
+#include "server/cli/text/layout.h"
+
+#include <algorithm>
 
 #include <fmt/format.h>
 #include <grpcpp/grpcpp.h>
@@ -116,9 +119,11 @@ std::optional<std::int64_t> parse_span(std::string_view text) {
 
 void print_quiet(const v1::Alert& alert, const Screen& screen) {
   if (alert.has_silence()) {
-    screen.out << fmt::format("  silenced by {} until {}: {} ({})\n", Screen::name(alert.silence().created_by()),
-                              text::utc(alert.silence().ends_ms()), Screen::name(alert.silence().reason()),
-                              Screen::name(alert.silence().id()));
+    const auto said = fmt::format("silenced by {} until {}: {} ({})", Screen::name(alert.silence().created_by()),
+                                  text::utc(alert.silence().ends_ms()), Screen::name(alert.silence().reason()),
+                                  Screen::name(alert.silence().id()));
+    const int room = screen.width == 0 ? 0 : std::max(20, screen.width - 2);
+    for (const auto& line : text::wrap(said, room)) screen.out << "  " << line << '\n';
   } else if (!alert.inhibited_by().empty()) {
     screen.out << fmt::format("  silenced while {} explains it\n", Screen::name(alert.inhibited_by()));
   } else if (alert.held_until_ms() != 0) {

@@ -7,6 +7,7 @@
 
 #include "server/cli/diagnosis_text.h"
 #include "server/cli/finding_text.h"
+#include "server/cli/text/layout.h"
 #include "server/cli/text/units.h"
 #include "server/cli/views/log_files.h"
 #include "server/cli/views/views.h"
@@ -80,8 +81,10 @@ ExitCode tell(const DoctorOptions& options, const logimport::LogDoctor& doctor, 
   const bool counted =
       std::any_of(doctor.parts().begin(), doctor.parts().end(), [](const logimport::LogPart& part) { return !part.numbered; });
   if (counted && !diagnosis.findings.empty()) {
-    screen.out << (doctor.parts().size() > 1 ? "where the log numbers no steps, " : "the log numbers no steps: ")
-               << "a step below is the number of its record or skip, from 1\n";
+    const std::string said =
+        std::string(doctor.parts().size() > 1 ? "where the log numbers no steps, " : "the log numbers no steps: ") +
+        "a step below is the number of its record or skip, from 1";
+    for (const auto& line : text::wrap(said, screen.width)) screen.out << line << '\n';
   }
   print_diagnosis(diagnosis, plots(options, doctor), screen);
   return exit_code(diagnosis.verdict);

@@ -10,6 +10,7 @@
 #include "server/cli/run_diagnosis.h"
 #include "server/cli/run_segment.h"
 #include "server/cli/scale_series.h"
+#include "server/cli/text/layout.h"
 #include "server/cli/text/table.h"
 #include "server/cli/text/units.h"
 #include "server/cli/views/record_text.h"
@@ -178,8 +179,10 @@ void print_top(const v1::TopTensorsResponse& top, const Screen& screen) {
   if (top.tensors().empty()) return;
   screen.out << '\n';
   if (top.range().last() > 0) {
-    screen.out << fmt::format("Least headroom in attempts {}{}\n", attempts_text(top.range().first(), top.range().last()),
-                              top.range().first() > 1 ? ", the newest 100; `scalewatch top RUN --first N` looks further" : "");
+    const auto said =
+        fmt::format("Least headroom in attempts {}{}", attempts_text(top.range().first(), top.range().last()),
+                    top.range().first() > 1 ? ", the newest 100; `scalewatch top RUN --first N` looks further" : "");
+    for (const auto& line : text::wrap(said, screen.width)) screen.out << line << '\n';
   }
   using text::Align;
   text::Table table({{"TENSOR", Align::kLeft, true},

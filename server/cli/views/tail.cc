@@ -4,6 +4,7 @@
 #include "server/cli/convert.h"
 #include "server/cli/finding_text.h"
 #include "server/cli/json.h"
+#include "server/cli/text/layout.h"
 #include "server/cli/text/units.h"
 #include "server/cli/views/views.h"
 #include "server/cli/words.h"
@@ -40,10 +41,11 @@ void tail_run(Client& client, const TailOptions& options, const Screen& screen, 
   request.set_run(options.run);
   if (!screen.json) {
     const bool over = run.run().status() == v1::RUN_STATUS_FINISHED;
-    screen.out << fmt::format("{}, {}, attempt {} so far{}\n", Screen::name(run.run().name()), status_word(run.run().status()),
-                              run.run().attempts(),
-                              over ? ": nothing more will come; `scalewatch show` tells how it went" : "; Ctrl-C ends")
-               << std::flush;
+    const auto said = fmt::format("{}, {}, attempt {} so far{}", Screen::name(run.run().name()),
+                                  status_word(run.run().status()), run.run().attempts(),
+                                  over ? ": nothing more will come; `scalewatch show` tells how it went" : "; Ctrl-C ends");
+    for (const auto& line : text::wrap(said, screen.width)) screen.out << line << '\n';
+    screen.out << std::flush;
   }
   if (run.run().status() == v1::RUN_STATUS_FINISHED) return;
   client.tail_run(request, stop, [&](const v1::TailRunResponse& event) {
