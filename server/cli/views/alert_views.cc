@@ -1,11 +1,9 @@
 #include "server/cli/views/alert_views.h"
-#include "server/cli/text/layout.h"
-
-#include <algorithm>
 
 #include <fmt/format.h>
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 
@@ -13,6 +11,7 @@
 #include "server/cli/convert.h"
 #include "server/cli/finding_text.h"
 #include "server/cli/json.h"
+#include "server/cli/text/layout.h"
 #include "server/cli/text/units.h"
 #include "server/cli/words.h"
 
