@@ -64,7 +64,7 @@ std::uint64_t unknown(const domain::RunFacts& facts) {
 void print_diagnosis(const domain::Diagnosis& diagnosis, std::span<const ScalePlot> plots, const Screen& screen) {
   const auto& facts = diagnosis.facts;
   screen.out << screen.paint(domain::verdict_text(diagnosis.verdict), severity_style(diagnosis.verdict)) << '\n';
-  for (const auto& line : text::wrap(Screen::name(diagnosis.headline), screen.width)) screen.out << line << '\n';
+  screen.say(Screen::name(diagnosis.headline));
   screen.out << '\n'
              << fmt::format("{}, {} applied, {} skipped ({}), {} partial{}", text::plural(facts.attempts, "attempt"),
                             text::exact(facts.applied), text::exact(facts.skipped),

@@ -27,6 +27,10 @@ struct Screen {
   TimeStyle time = TimeStyle::kRelative;
 
   [[nodiscard]] std::string paint(std::string_view text, text::Style style) const { return text::paint(text, style, color); }
+  // Prints a sentence in lines of at most `width` columns.
+  void say(std::string_view text, text::Style style = text::Style::kPlain) const {
+    for (const auto& line : text::wrap(text, width)) out << paint(line, style) << '\n';
+  }
   // A name of somebody else's making, safe to print.
   [[nodiscard]] static std::string name(std::string_view bytes) { return text::escape(bytes); }
   // A moment as the reader wants it told: "3 min ago", or a date and time; "never" for 0. Unix milliseconds.

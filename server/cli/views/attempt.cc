@@ -86,11 +86,7 @@ void print_summary(const v1::AttemptSummary& attempt, const Screen& screen) {
   add(fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", ranks_text(ranks)));
   if (attempt.time_ms() != 0)
     add(screen.time == TimeStyle::kRelative ? text::utc(attempt.time_ms()) : screen.when(attempt.time_ms()));
-  for (const auto& wrapped : text::wrap(facts, screen.width)) screen.out << wrapped << '\n';
-}
-
-void print_wrapped(const std::string& said, text::Style style, const Screen& screen) {
-  for (const auto& line : text::wrap(said, screen.width)) screen.out << screen.paint(line, style) << '\n';
+  screen.say(facts);
 }
 
 std::string told(const v1::TensorRecord& tensor) {
@@ -122,8 +118,8 @@ std::vector<v1::Finding> blaming(Client& client, const v1::AttemptSummary& attem
 void print_blamed(const std::vector<v1::Finding>& findings, const v1::AttemptSummary& attempt, const Screen& screen) {
   for (const auto& finding : findings) {
     if (finding.blame().attempt() != attempt.attempt()) continue;
-    print_wrapped(fmt::format("{} blames {}", Screen::name(finding.rule()), blame_text(*from_proto(finding).blame)),
-                  text::Style::kPlain, screen);
+    screen.say(fmt::format("{} blames {}", Screen::name(finding.rule()), blame_text(*from_proto(finding).blame)),
+               text::Style::kPlain);
   }
 }
 
@@ -136,8 +132,8 @@ void print_poisoned(Client& client, v1::GetAttemptRequest request, const v1::Att
     const auto before = read_attempt(client, request);
     for (const auto& tensor : before.tensors()) {
       if (!is_state(tensor.info()) || !bad(tensor)) continue;
-      print_wrapped(fmt::format("Poisoned before: {} was non-finite at attempt {} already.", told(tensor), request.attempt()),
-                    text::Style::kCritical, screen);
+      screen.say(fmt::format("Poisoned before: {} was non-finite at attempt {} already.", told(tensor), request.attempt()),
+                 text::Style::kCritical);
       return;
     }
   } catch (const CallError& error) {
@@ -209,7 +205,7 @@ void show_attempt(Client& client, const AttemptOptions& options, const Screen& s
   const auto* first = found == flow.end() ? nullptr : *found;
   print_poisoned(client, request, response.attempt(), screen);
   if (first != nullptr) {
-    print_wrapped("First non-finite in the order that values flowed: " + told(*first), text::Style::kCritical, screen);
+    screen.say("First non-finite in the order that values flowed: " + told(*first), text::Style::kCritical);
   } else if (!flow.empty()) {
     screen.out << "All that was measured is finite.\n";
   }

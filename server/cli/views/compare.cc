@@ -235,7 +235,7 @@ void print_text(const Comparison& all, const CompareOptions& options, const Scre
   const auto said = fmt::format("{} of {} part: their norms differ by more than {} {}, or only one is zero or non-finite.",
                                 parted, text::plural(all.pairs.size(), "tensor"), text::magnitude(options.octaves),
                                 options.octaves == 1 ? "octave" : "octaves");
-  for (const auto& line : text::wrap(said, screen.width)) screen.out << line << '\n';
+  screen.say(said);
   screen.out << '\n';
   using text::Align;
   text::Table table({{"TENSOR", Align::kLeft, true},
@@ -264,12 +264,10 @@ void print_text(const Comparison& all, const CompareOptions& options, const Scre
   table.print(screen.out, screen.width, screen.color, screen.ascii);
   if (shown < all.pairs.size())
     screen.out << text::plural(all.pairs.size() - shown, "more tensor") << ": --limit shows more.\n";
-  for (const auto& line :
-       text::wrap("PARTS: first attempt that differs. OCTAVES: norm of B over A, unscaled, where it is farthest (AT). "
-                  "ZEROS: largest share of zero elements. BAD: NaN and Inf elements.",
-                  screen.width)) {
-    screen.out << screen.paint(line, text::Style::kDim) << '\n';
-  }
+  screen.say(
+      "PARTS: first attempt that differs. OCTAVES: norm of B over A, unscaled, where it is farthest (AT). "
+      "ZEROS: largest share of zero elements. BAD: NaN and Inf elements.",
+      text::Style::kDim);
 }
 
 nlohmann::ordered_json side_json(const Side& side) {

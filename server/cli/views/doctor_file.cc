@@ -84,7 +84,7 @@ ExitCode tell(const DoctorOptions& options, const logimport::LogDoctor& doctor, 
     const std::string said =
         std::string(doctor.parts().size() > 1 ? "where the log numbers no steps, " : "the log numbers no steps: ") +
         "a step below is the number of its record or skip, from 1";
-    for (const auto& line : text::wrap(said, screen.width)) screen.out << line << '\n';
+    screen.say(said);
   }
   print_diagnosis(diagnosis, plots(options, doctor), screen);
   return exit_code(diagnosis.verdict);

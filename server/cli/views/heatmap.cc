@@ -188,7 +188,7 @@ void print_map(const Map& map, const HeatmapOptions& options, int name_width, co
   const auto axis = fmt::format("attempts {} of segment {}, {} a column; N = NaN, I = Inf, 0 = all zero, ^ = skipped",
                                 attempts_text(map.range.first, map.range.last), map.range.segment,
                                 text::plural((map.range.last - map.range.first + map.columns) / map.columns, "attempt"));
-  for (const auto& line : text::wrap(axis, screen.width)) screen.out << line << '\n';
+  screen.say(axis);
   auto skips = map.skips;
   skips.erase(skips.find_last_not_of(' ') + 1);
   if (!skips.empty()) {
@@ -249,7 +249,7 @@ void show_heatmap(Client& client, const HeatmapOptions& options, const Screen& s
   if (map.rows.size() < found) {
     const auto said = fmt::format("{} of {} tensors, those with NaN and Inf or least headroom: --limit or --name shows others.",
                                   map.rows.size(), text::exact(found));
-    for (const auto& line : text::wrap(said, screen.width)) screen.out << line << '\n';
+    screen.say(said);
   }
   if (map.left_out > 0) {
     screen.out << fmt::format("Only the first {} tensors were gathered: --name and --role choose others.\n",

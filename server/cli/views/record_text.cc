@@ -52,7 +52,7 @@ void print_record_notes(bool scaled, const Screen& screen) {
       "SUBNORM is the share of non-zero elements whose unscaled value is under the format's smallest normal, where precision "
       "is "
       "lost.";
-  for (const auto& line : text::wrap(notes, screen.width)) screen.out << screen.paint(line, text::Style::kDim) << '\n';
+  screen.say(notes, text::Style::kDim);
 }
 
 text::Cell headroom_cell(std::optional<double> octaves) {

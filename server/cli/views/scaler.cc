@@ -35,7 +35,7 @@ void print_head(const v1::ScalerSummary& scaler, const Screen& screen) {
   const std::string name = scaler.name().empty() ? fmt::format("scaler {}", scaler.scaler()) : Screen::name(scaler.name());
   screen.out << screen.paint(name, text::Style::kBold) << ", policy " << (policy.empty() ? "unknown" : policy) << '\n';
   const auto parameters = parameters_text(scaler);
-  for (const auto& line : text::wrap(parameters, screen.width)) screen.out << line << '\n';
+  screen.say(parameters);
 }
 
 void print_counts(const v1::GetScalerHistoryResponse& history, const Screen& screen) {
@@ -55,7 +55,7 @@ void print_counts(const v1::GetScalerHistoryResponse& history, const Screen& scr
   if (scaler.consecutive_skips() > 0) counts += fmt::format(", {} skips in a row now", scaler.consecutive_skips());
   counts += scaler.calibrating() ? ", still searching for a scale (nothing applied yet)"
                                  : fmt::format(", {} skipped lately", text::percent(scaler.skip_ratio(), 1));
-  for (const auto& line : text::wrap(counts, screen.width)) screen.out << line << '\n';
+  screen.say(counts);
 }
 
 // Points at which something happened to the scale.

@@ -33,7 +33,7 @@ void print_head(const v1::RunSummary& run, const domain::Diagnosis& diagnosis, c
                              text::Style::kBold)
              << "  " << screen.paint(status, status_style(run.status())) << "  "
              << screen.paint(domain::verdict_text(diagnosis.verdict), severity_style(diagnosis.verdict)) << '\n';
-  for (const auto& line : text::wrap(Screen::name(diagnosis.headline), screen.width)) screen.out << line << '\n';
+  screen.say(Screen::name(diagnosis.headline));
   std::string facts =
       fmt::format("{} ({} applied, {} skipped, {} partial), step {}, segment {}, {} of {} ranks connected",
                   text::plural(run.attempts(), "attempt"), text::exact(run.applied()), text::exact(run.skipped()),
@@ -42,7 +42,7 @@ void print_head(const v1::RunSummary& run, const domain::Diagnosis& diagnosis, c
   if (run.compute_dtype() != v1::DTYPE_UNSPECIFIED) facts += fmt::format(", {} compute", dtype_word(run.compute_dtype()));
   facts += run.last_report_ms() == 0 ? ", no report yet" : ", last report " + screen.when(run.last_report_ms());
   if (run.lost_reports() > 0) facts += fmt::format(", {} lost", text::plural(run.lost_reports(), "report"));
-  for (const auto& line : text::wrap(facts, screen.width)) screen.out << line << '\n';
+  screen.say(facts);
 }
 
 bool anything(const std::vector<text::Sample>& samples) {
@@ -182,7 +182,7 @@ void print_top(const v1::TopTensorsResponse& top, const Screen& screen) {
     const auto said =
         fmt::format("Least headroom in attempts {}{}", attempts_text(top.range().first(), top.range().last()),
                     top.range().first() > 1 ? ", the newest 100; `scalewatch top RUN --first N` looks further" : "");
-    for (const auto& line : text::wrap(said, screen.width)) screen.out << line << '\n';
+    screen.say(said);
   }
   using text::Align;
   text::Table table({{"TENSOR", Align::kLeft, true},

@@ -44,7 +44,7 @@ void tail_run(Client& client, const TailOptions& options, const Screen& screen, 
     const auto said = fmt::format("{}, {}, attempt {} so far{}", Screen::name(run.run().name()),
                                   status_word(run.run().status()), run.run().attempts(),
                                   over ? ": nothing more will come; `scalewatch show` tells how it went" : "; Ctrl-C ends");
-    for (const auto& line : text::wrap(said, screen.width)) screen.out << line << '\n';
+    screen.say(said);
     screen.out << std::flush;
   }
   if (run.run().status() == v1::RUN_STATUS_FINISHED) return;

@@ -84,11 +84,8 @@ void show_top(Client& client, const TopOptions& options, const Screen& screen) {
   }
   table.print(screen.out, screen.width, screen.color, screen.ascii);
   if (scaled) {
-    for (const auto& line :
-         text::wrap("Magnitudes are unscaled (stored value / loss scale); HEADROOM and overflow are of the values as stored.",
-                    screen.width)) {
-      screen.out << screen.paint(line, text::Style::kDim) << '\n';
-    }
+    screen.say("Magnitudes are unscaled (stored value / loss scale); HEADROOM and overflow are of the values as stored.",
+               text::Style::kDim);
   }
 }
 

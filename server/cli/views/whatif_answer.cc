@@ -46,10 +46,6 @@ Underflow total(const std::vector<Underflow>& tensors) {
   });
 }
 
-void print_wrapped(const std::string& text, text::Style style, const Screen& screen) {
-  for (const auto& line : text::wrap(text, screen.width)) screen.out << screen.paint(line, style) << '\n';
-}
-
 std::string story_text(std::string_view what, const Story& story) {
   std::string out = fmt::format("{}: {}", what, Screen::name(story.policy));
   for (const auto& [name, value] : story.parameters) out += fmt::format(" {}={:.10g}", Screen::name(name), value);
@@ -79,10 +75,10 @@ void print_skips(const WhatIfAnswer& answer, const Screen& screen) {
   row("instead", answer.instead.result);
   table.print(screen.out, screen.width, screen.color, screen.ascii);
   const auto off = differences(answer.ran.result, attempts);
-  print_wrapped(off == 0 ? "The replay of the policy that ran is exact."
-                         : fmt::format("The replay of the policy that ran differs at {}: see it as a rough guide.",
-                                       text::plural(off, "attempt")),
-                text::Style::kPlain, screen);
+  screen.say(off == 0 ? "The replay of the policy that ran is exact."
+                      : fmt::format("The replay of the policy that ran differs at {}: see it as a rough guide.",
+                                    text::plural(off, "attempt")),
+             text::Style::kPlain);
   if (answer.instead.result.unknown > 0) {
     screen.out << text::plural(answer.instead.result.unknown, "attempt")
                << " without recorded gradients: taken as they went.\n";
@@ -107,7 +103,7 @@ void print_search(const WhatIfAnswer& answer, const Screen& screen) {
                         text::plural(answer.recorded.attempts.size(), "attempt"),
                         2 * undecided > answer.recorded.attempts.size() ? ": this is no evidence" : "");
   }
-  print_wrapped(said, text::Style::kPlain, screen);
+  screen.say(said, text::Style::kPlain);
   screen.out << '\n';
 }
 
@@ -209,20 +205,19 @@ void print_whatif(const WhatIfAnswer& answer, const Screen& screen) {
   screen.out << text::plural(attempts.size(), "attempt") << ", " << attempts.front().attempt << " to "
              << attempts.back().attempt << '\n';
   if (answer.recorded.without_scale > 0) {
-    print_wrapped(
-        text::plural(answer.recorded.without_scale, "more attempt") + " with no scale above 0: nothing to replay there.",
-        text::Style::kPlain, screen);
+    screen.say(text::plural(answer.recorded.without_scale, "more attempt") + " with no scale above 0: nothing to replay there.",
+               text::Style::kPlain);
   }
-  print_wrapped(story_text("ran", answer.ran), text::Style::kPlain, screen);
-  print_wrapped(story_text(answer.search ? "best" : "instead", answer.instead), text::Style::kBold, screen);
+  screen.say(story_text("ran", answer.ran), text::Style::kPlain);
+  screen.say(story_text(answer.search ? "best" : "instead", answer.instead), text::Style::kBold);
   screen.out << '\n';
   if (answer.search) print_search(answer, screen);
   print_skips(answer, screen);
   print_underflow(answer, screen);
   print_changes(answer, screen);
   screen.out << '\n';
-  print_wrapped(kCaveat, text::Style::kDim, screen);
-  if (answer.search) print_wrapped(kBestCaveat, text::Style::kDim, screen);
+  screen.say(kCaveat, text::Style::kDim);
+  if (answer.search) screen.say(kBestCaveat, text::Style::kDim);
 }
 
 void print_whatif_json(const WhatIfAnswer& answer, const Screen& screen) {

@@ -105,18 +105,16 @@ std::vector<std::size_t> by_loss(const Told& told) {
 }
 
 void print(const Told& told, std::uint32_t limit, const Screen& screen) {
-  const auto wrapped = [&](const std::string& text, text::Style style) {
-    for (const auto& line : text::wrap(text, screen.width)) screen.out << screen.paint(line, style) << '\n';
-  };
-  if (told.all_bf16) wrapped("The run computes in bf16 already: nothing would change.", text::Style::kBold);
-  wrapped(fmt::format("{}, {} skipped: bf16 needs no loss scaler and would have skipped none.",
-                      text::plural(told.attempts, "attempt"), text::exact(told.skipped)),
-          text::Style::kPlain);
+  if (told.all_bf16) screen.say("The run computes in bf16 already: nothing would change.", text::Style::kBold);
+  screen.say(fmt::format("{}, {} skipped: bf16 needs no loss scaler and would have skipped none.",
+                         text::plural(told.attempts, "attempt"), text::exact(told.skipped)),
+             text::Style::kPlain);
   if (told.early > 0) {
-    wrapped(fmt::format("At {} the loss or an activation was non-finite: bf16 mends that where a value was too large, and not "
-                        "where it was NaN from the start.",
-                        text::plural(told.early, "attempt")),
-            text::Style::kWarning);
+    screen.say(
+        fmt::format("At {} the loss or an activation was non-finite: bf16 mends that where a value was too large, and not "
+                    "where it was NaN from the start.",
+                    text::plural(told.early, "attempt")),
+        text::Style::kWarning);
   }
   using text::Align;
   text::Table table({{"TENSOR", Align::kLeft, true},
@@ -147,11 +145,11 @@ void print(const Told& told, std::uint32_t limit, const Screen& screen) {
   if (order.size() > limit)
     screen.out << text::plural(order.size() - limit, "more tensor") << ": --limit shows more, --json all.\n";
   screen.out << '\n';
-  wrapped(
+  screen.say(
       "SUBNORM and FLUSHED are shares of the non-zero elements in the run's format, under its loss scale; OVER is the share "
       "that even bf16 can't hold.",
       text::Style::kDim);
-  wrapped(kCaveat, text::Style::kDim);
+  screen.say(kCaveat, text::Style::kDim);
 }
 
 nlohmann::ordered_json to_json(const Told& told) {
