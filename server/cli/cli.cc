@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <limits>
 #include <memory>
+#include <sstream>
 #include <string>
 
 #include "server/cli/alert_commands.h"
@@ -422,6 +423,28 @@ int perform_paged(CommandLine& line, const Environment& env, const std::string& 
   return code;
 }
 
+// What the parser prints, its long lines broken under where their description begins.
+void print_help(const std::string& help, int width, std::ostream& out) {
+  constexpr std::size_t kColumn = 30;  // of descriptions, as CLI11 sets them
+  std::istringstream lines(help);
+  constexpr std::size_t kFull = 90;  // a line of a footer that is as long goes on in the next one
+  std::string next;
+  for (std::string line; std::getline(lines, line);) {
+    while (line.size() >= kFull && line.front() != ' ' && lines.peek() != '\n' && lines.peek() != '-' &&
+           std::getline(lines, next)) {
+      line += ' ' + next;
+      if (next.size() < kFull) break;
+    }
+    const bool described = line.size() > kColumn && line[kColumn] != ' ' && line[kColumn - 1] == ' ' && line.starts_with("  ");
+    const std::size_t indent = described ? kColumn : std::min(line.find_first_not_of(' '), line.size());
+    const int room = width > 0 ? std::max(20, width - static_cast<int>(indent)) : 0;
+    std::string before = line.substr(0, indent);
+    for (const auto& part : text::wrap(line.substr(indent), room))
+      out << std::exchange(before, std::string(indent, ' ')) << part << '\n';
+    if (indent == line.size()) out << line << '\n';
+  }
+}
+
 int execute(int argc, const char* const* argv, const Environment& env) {
   CommandLine line;
   line.in = env.in;
@@ -436,7 +459,12 @@ int execute(int argc, const char* const* argv, const Environment& env) {
   try {
     parser.app().parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return parser.app().exit(error, env.out, env.err);
+    if (error.get_exit_code() == 0) {
+      std::ostringstream help;
+      const int code = parser.app().exit(error, help, env.err);
+      print_help(help.str(), line.global.width.value_or(env.width), env.out);
+      return code;
+    }
     env.err << "scalewatch: " << usage_error(parser.app(), error)
             << "\nscalewatch --help and scalewatch COMMAND --help say what goes.\n";
     return kExitUsage;
