@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -17,6 +18,11 @@ void make_room(Sheet& sheet, std::size_t tensors) {
   sheet.clear();
 }
 
+// A table that grows goes on growing.
+std::size_t with_reserve(std::size_t tensors) {
+  return tensors + tensors / 4;
+}
+
 std::size_t gradients_among(const std::vector<TensorInfo>& tensors) {
   return static_cast<std::size_t>(std::ranges::count(tensors, Role::kGradient, &TensorInfo::role));
 }
@@ -26,6 +32,7 @@ std::size_t gradients_among(const std::vector<TensorInfo>& tensors) {
 Mailbox::Mailbox(std::uint64_t max_bytes) : max_bytes_(max_bytes), attempts_(std::make_unique<Attempt[]>(kAttempts + 1)) {
   attempt_ = &attempts_[kAttempts];
   sheet_ = sheets_.emplace_back(std::make_unique<Sheet>()).get();
+  enlarged_.reserve(kEnlargedHere);
 }
 
 Mailbox::~Mailbox() {
@@ -82,14 +89,35 @@ bool Mailbox::close(Clock::time_point deadline, std::string reason, bool say_goo
 
 // ---- trainer's thread, training -------------------------------------------------------------------------------------
 
-// In half the room a sheet may still grow here; a smaller one is made larger by the client's thread, and its number bounded.
+// In half the room a sheet may still grow when it is filled; a smaller one is made larger by the client's thread, and its
+// number bounded. But when the table has doubled that thread may not have heard of it yet: then a few are made larger here.
 Sheet* Mailbox::take_sheet(std::size_t tensors) noexcept {
   Sheet* sheet = nullptr;
-  while (free_sheets_.pop(sheet)) {
+  while (!enlarged_.empty() || free_sheets_.pop(sheet)) {
+    if (!enlarged_.empty()) {
+      sheet = enlarged_.back();
+      enlarged_.pop_back();
+    }
     if (sheet->capacity() >= tensors / 2) return sheet;
+    if (tensors / 2 >= enlarged_for_ && enlarge(*sheet, tensors)) return sheet;
     outgrown_.push(sheet);  // never full: it holds every sheet there is
   }
   return nullptr;
+}
+
+bool Mailbox::enlarge(Sheet& first, std::size_t tensors) noexcept {
+  try {
+    client::make_room(first, with_reserve(tensors));
+    enlarged_for_ = tensors;
+    Sheet* sheet = nullptr;
+    while (enlarged_.size() + 1 < kEnlargedHere && free_sheets_.pop(sheet)) {
+      enlarged_.push_back(sheet);  // has room for so many
+      client::make_room(*sheet, with_reserve(tensors));
+    }
+    return true;
+  } catch (const std::bad_alloc&) {
+    return first.capacity() >= tensors / 2;
+  }
 }
 
 Histograms* Mailbox::take_histograms() noexcept {
@@ -207,7 +235,7 @@ void Mailbox::give_back(Sheet* sheet) {
     std::erase_if(sheets_, [sheet](const auto& owned) { return owned.get() == sheet; });
     return;
   }
-  if (sheet->capacity() < tensors_) client::make_room(*sheet, tensors_ + tensors_ / 4);  // a table that grows goes on growing
+  if (sheet->capacity() < tensors_) client::make_room(*sheet, with_reserve(tensors_));
   free_sheets_.push(sheet);
 }
 

@@ -2,7 +2,8 @@
 //
 // While training, the trainer's thread takes no lock, allocates nothing and makes no system call here: attempts, the sheets
 // that hold their records, misuse and directives pass through rings of one producer and one consumer whose slots were made
-// beforehand, and nobody is woken: the client's thread polls. What sets up or ends (tensors, closing) takes a lock.
+// beforehand, and nobody is woken: the client's thread polls. What sets up or ends (tensors, closing) takes a lock, and an
+// attempt after whose begin so many tensors were declared that the table doubled makes a few sheets larger itself.
 #pragma once
 
 #include <atomic>
@@ -40,8 +41,9 @@ struct Status {
 class Mailbox {
  public:
   using Clock = std::chrono::steady_clock;
-  static constexpr std::size_t kAttempts = 512;  // on their way at most
-  static constexpr std::size_t kBadKept = 64;    // non-finite tensors of an attempt that found no sheet
+  static constexpr std::size_t kAttempts = 512;    // on their way at most
+  static constexpr std::size_t kBadKept = 64;      // non-finite tensors of an attempt that found no sheet
+  static constexpr std::size_t kEnlargedHere = 3;  // sheets that the trainer's thread makes larger when the table has doubled
 
   // max_bytes: of sheets and histograms on their way. There are at least three sheets, whatever the number of tensors.
   explicit Mailbox(std::uint64_t max_bytes);
@@ -64,7 +66,8 @@ class Mailbox {
   // Room for the open attempt's histograms, empty; null when all there is is on its way. Valid until the next post().
   [[nodiscard]] Histograms* take_histograms() noexcept;
   // Hands attempt(), sheet() and the histograms over; all are empty afterwards. bad: records of the sheet that are not finite.
-  // tensors: declared so far; a sheet that was made for far fewer goes back to the client's thread, which makes it larger.
+  // tensors: declared so far; a sheet that was made for far fewer goes back to the client's thread, which makes it larger, but
+  // for kEnlargedHere when the table has doubled, which are made larger here: the attempt keeps its statistics.
   // Without a free sheet only some of those go along; without a free attempt nothing does, which shows as a gap in
   // Attempt::number.
   void post(std::size_t bad, std::size_t tensors) noexcept;
@@ -123,6 +126,7 @@ class Mailbox {
   using Ring = boost::lockfree::spsc_queue<T, boost::lockfree::capacity<kCapacity>>;
 
   Sheet* take_sheet(std::size_t tensors) noexcept;
+  bool enlarge(Sheet& first, std::size_t tensors) noexcept;
   [[nodiscard]] std::size_t sheets_for(std::size_t tensors) const noexcept;
   void keep_sheets_ready(std::size_t tensors);
   void give_back(Sheet* sheet);
@@ -132,6 +136,8 @@ class Mailbox {
   Attempt* attempt_;
   Sheet* sheet_;
   Histograms* held_histograms_ = nullptr;  // taken and not posted
+  std::vector<Sheet*> enlarged_;           // made larger here and not used yet
+  std::size_t enlarged_for_ = 0;           // for so many tensors
   std::unique_ptr<Overrides> overrides_;
 
   // Between the threads.

@@ -171,12 +171,14 @@ std::string pack_identity(const Identity& identity) {
   return data;
 }
 
-std::string pack_hello(std::string_view packed_identity, const TableHash& table, std::uint64_t last_seq) {
+std::string pack_hello(std::string_view packed_identity, const TableHash& table, std::uint64_t last_seq,
+                       std::uint64_t durable_seq) {
   std::string hello(packed_identity);
   pbf_writer out{hello};
   out.add_fixed64(6, table.value());
   out.add_uint32(7, table.size());
   out.add_uint64(19, last_seq);
+  if (durable_seq != 0) out.add_uint64(21, durable_seq);
   std::string data;
   pbf_writer{data}.add_message(kHello, hello);
   return data;

@@ -26,7 +26,8 @@ class TableHash {
 
 // What does not change while a client lives: a Hello without its table and last seq.
 [[nodiscard]] std::string pack_identity(const Identity& identity);
-[[nodiscard]] std::string pack_hello(std::string_view packed_identity, const TableHash& table, std::uint64_t last_seq);
+[[nodiscard]] std::string pack_hello(std::string_view packed_identity, const TableHash& table, std::uint64_t last_seq,
+                                     std::uint64_t durable_seq);
 [[nodiscard]] std::string pack_table(std::uint32_t version, std::uint32_t first_id, std::span<const TensorInfo> infos);
 [[nodiscard]] std::string pack_loss(std::uint64_t first_seq, std::uint64_t last_seq, LossCause cause);
 [[nodiscard]] std::string pack_heartbeat(std::int32_t phase);

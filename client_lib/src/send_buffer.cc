@@ -33,6 +33,7 @@ void SendBuffer::count(Item& item) {
 
 void SendBuffer::push(Item item) {
   item.first_seq = item.last_seq = ++last_seq_;
+  item.added = std::chrono::steady_clock::now();
   count(items_.emplace_back(std::move(item)));
 }
 
@@ -52,6 +53,7 @@ void SendBuffer::durable(std::uint64_t seq) {
   seq = std::min(seq, cursor_ - 1);
   if (seq <= durable_seq_) return;
   durable_seq_ = seq;
+  told_durable_seq_ = std::max(told_durable_seq_, seq);
   if (log_ != nullptr) log_->drop_through(seq);
   while (!from_spool_.empty() && from_spool_.front().last_seq <= seq) {
     durable_attempts_ = std::max(durable_attempts_, from_spool_.front().attempt);
@@ -77,6 +79,8 @@ void SendBuffer::resume(std::uint64_t seq, bool after_outage) {
   // gap.
   durable_seq_ = std::min(durable_seq_, seq);
   cursor_ = seq + 1;
+  kept_through_ = last_seq_;
+  caught_up_ = {};
   durable(seq);
   current_ = {};
   from_spool_.clear();
@@ -100,6 +104,19 @@ void SendBuffer::reject(std::uint64_t seq) {
   if (items_[index].message.empty()) return;
   lose(index, LossCause::kRejected);
   items_[index].lost_behind = false;  // the server counts it as lost, too
+}
+
+void SendBuffer::thin_overdue(std::chrono::steady_clock::time_point now) {
+  if (log_ != nullptr || cursor_ <= kept_through_) return;
+  if (caught_up_ == std::chrono::steady_clock::time_point{}) caught_up_ = now;
+  const std::size_t index = find(cursor_);
+  if (index == items_.size()) return;
+  Item& item = items_[index];
+  if (item.first_seq != cursor_ || item.fullness != Fullness::kFull) return;
+  if (now - std::max(item.added, caught_up_) < kOverdue) return;
+  std::uint64_t waiting = 0;
+  for (std::size_t i = index; i < items_.size() && waiting < kOverdueBytes; ++i) waiting += items_[i].cost;
+  if (waiting >= kOverdueBytes) thin(item, Fullness::kBadOnly, LossCause::kBufferFull);
 }
 
 const SendBuffer::Item* SendBuffer::next() {

@@ -26,6 +26,9 @@ class SendBuffer {
  public:
   // Full reports that a new stream brings when there is no spool; older ones come without statistics.
   static constexpr std::size_t kFullOnReconnect = 64;
+  // A report that waited for so long on a live stream, with so much behind it, is overdue: the server takes less than is sent.
+  static constexpr std::chrono::milliseconds kOverdue{500};
+  static constexpr std::uint64_t kOverdueBytes = 256U << 10;
 
   // What became of reports, in total.
   struct Counters {
@@ -50,6 +53,7 @@ class SendBuffer {
     // Thinned or lost after this stream had sent it whole: when it becomes durable without a new stream, it was not.
     bool thinned_behind = false;
     bool lost_behind = false;
+    std::chrono::steady_clock::time_point added = {};
 
     [[nodiscard]] bool holds(std::uint64_t seq) const { return first_seq <= seq && seq <= last_seq; }
   };
@@ -75,6 +79,10 @@ class SendBuffer {
   // The server refused this report.
   void reject(std::uint64_t seq);
 
+  // Before next(): without a spool, what is to be sent next and is overdue loses its statistics but for some non-finite
+  // tensors, so that scaler observations and what alerts need still come in time. What was kept when the stream began is never
+  // overdue.
+  void thin_overdue(std::chrono::steady_clock::time_point now);
   // What is to be sent next, nullptr when all was sent. A loss is returned as the part that was not announced on this stream.
   // Valid until the next call that changes the buffer.
   [[nodiscard]] const Item* next();
@@ -94,6 +102,8 @@ class SendBuffer {
   [[nodiscard]] std::uint64_t spooled_bytes() const { return log_ == nullptr ? 0 : log_->bytes(); }
   [[nodiscard]] std::uint64_t last_seq() const { return last_seq_; }
   [[nodiscard]] std::uint64_t durable_seq() const { return durable_seq_; }
+  // Highest seq that a server told this process is durable, whatever it forgot since; 0 = none. Nothing up to it is in here.
+  [[nodiscard]] std::uint64_t told_durable_seq() const { return told_durable_seq_; }
   // Every attempt up to this one is durable, or lost and announced.
   [[nodiscard]] std::uint64_t durable_attempts() const { return durable_attempts_; }
   [[nodiscard]] bool all_durable() const { return durable_seq_ == last_seq_; }
@@ -124,11 +134,14 @@ class SendBuffer {
   std::uint64_t bytes_ = 0;
   std::uint64_t last_seq_ = 0;
   std::uint64_t durable_seq_ = 0;
+  std::uint64_t told_durable_seq_ = 0;
   std::uint64_t durable_attempts_ = 0;
-  std::uint64_t cursor_ = 1;           // first seq not sent on this stream
-  std::uint64_t bad_only_before_ = 0;  // every report with a smaller seq has no full statistics
-  std::uint64_t bare_before_ = 0;      // every report with a smaller seq has none at all
-  Item current_;                       // what next() gave, when it is not (all of) an item in memory
+  std::uint64_t cursor_ = 1;                         // first seq not sent on this stream
+  std::uint64_t kept_through_ = 0;                   // was here when this stream began
+  std::chrono::steady_clock::time_point caught_up_;  // when that had been sent
+  std::uint64_t bad_only_before_ = 0;                // every report with a smaller seq has no full statistics
+  std::uint64_t bare_before_ = 0;                    // every report with a smaller seq has none at all
+  Item current_;                                     // what next() gave, when it is not (all of) an item in memory
   struct Sent {
     std::uint64_t last_seq;
     std::uint64_t attempt;

@@ -291,7 +291,7 @@ void Sender::connect(Clock::time_point now) {
   greeting_until_ = now + kGreetingTimeout;
   const Outbox& from = outbox();
   table_greeted_ = from.buffer.table().size();
-  send(pack_hello(from.identity, from.hash, from.buffer.last_seq()));
+  send(pack_hello(from.identity, from.hash, from.buffer.last_seq(), from.buffer.told_durable_seq()));
 }
 
 void Sender::receive(Clock::time_point now) {
@@ -399,6 +399,7 @@ bool Sender::write_one(Clock::time_point now) {
     send(from.buffer.table()[table_sent_++]);
     return true;
   }
+  from.buffer.thin_overdue(now);
   if (const SendBuffer::Item* item = from.buffer.next()) {
     if (item->message.size() > max_message_bytes_) {
       from.buffer.too_large();

@@ -138,8 +138,9 @@ enum class LossCause : std::uint8_t {
   kReconnect = 6,
   kSpoolLimit = 7,
   kDevice = 8,
+  kStore = 9,
 };
-inline constexpr std::size_t kLossCauses = 9;
+inline constexpr std::size_t kLossCauses = 10;
 
 // Results of GPUs that an attempt waits for, at most.
 inline constexpr std::size_t kMostBatches = 32;

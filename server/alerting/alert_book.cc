@@ -1,6 +1,7 @@
 #include "server/alerting/alert_book.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <chrono>
@@ -22,15 +23,10 @@ constexpr std::size_t kMaxFired = 20'000;       // what damping remembers
 constexpr std::int64_t kShortestWaitMs = 20;    // between two turns
 constexpr std::int64_t kLongestWaitMs = 5'000;  // the wall clock may have jumped
 constexpr std::size_t kMaxSilencesLoaded = 10'000;
+constexpr std::size_t kMaxUnreadable = 10'000;
 
 std::string flap_key(const v1::Alert& alert) {
   return alert.run_uid() + '\n' + alert.finding().rule() + '\n' + alert.finding().subject();
-}
-
-std::string runbook_of(std::string url, const std::string& rule) {
-  constexpr std::string_view kRule = "{rule}";
-  if (const auto at = url.find(kRule); at != std::string::npos) url.replace(at, kRule.size(), rule);
-  return url;
 }
 
 // An alert that was stored before pages were noted: its outbox rows tell who was told.
@@ -46,6 +42,13 @@ void note_pages(engine::AlertReader& reader, v1::Alert& alert) {
 }
 
 }  // namespace
+
+std::string runbook_of(const BookOptions& options, const std::string& rule) {
+  constexpr std::string_view kRule = "{rule}";
+  std::string url = options.runbook_url;
+  if (const auto at = url.find(kRule); at != std::string::npos) url.replace(at, kRule.size(), rule);
+  return url;
+}
 
 AlertBook::AlertBook(const std::vector<SinkConfig>& sinks, BookOptions options, engine::Clock& clock,
                      std::function<void(const engine::CommitBatch&)> on_committed)
@@ -67,17 +70,49 @@ void AlertBook::load(engine::AlertReader& reader) {
     const std::vector<engine::AlertRow> rows = reader.list(open, after, kPage);
     for (const engine::AlertRow& row : rows) {
       AlertEntry entry;
-      if (!entry.alert.ParseFromString(row.alert)) continue;
+      if (!entry.alert.ParseFromString(row.alert)) {
+        note_unreadable(row.id);
+        continue;
+      }
       if (entry.alert.trail().empty()) {
         note_pages(reader, entry.alert);
         note(entry.alert, entry.alert.fired_ms(), v1::ALERT_STATE_FIRING, {}, "opened");
       }
       entry.changed_ms = row.changed_ms;
-      fired_[flap_key(entry.alert)].push_back(entry.alert.fired_ms());
       runs_[row.run_uid][row.id] = std::move(entry);
     }
-    if (rows.size() < kPage) return;
+    if (rows.size() < kPage) break;
     after = {rows.back().severity, rows.back().fired_ms, rows.back().id};
+  }
+  load_fired(reader);
+}
+
+void AlertBook::submit(engine::CommitBatch batch, std::function<void()> on_durable) {
+  std::lock_guard lock(mutex_);
+  if (!stopping_) submit_locked(std::move(batch), std::move(on_durable));
+}
+
+void AlertBook::note_unreadable(const std::string& id) {
+  {
+    std::lock_guard lock(unreadable_mutex_);
+    if (unreadable_.size() >= kMaxUnreadable || !unreadable_.insert(id).second) return;
+  }
+  spdlog::error("the stored alert {} cannot be read: it is left out, and who was told of it is not known", id);
+}
+
+std::size_t AlertBook::unreadable() {
+  std::lock_guard lock(unreadable_mutex_);
+  return unreadable_.size();
+}
+
+// What damping remembers: what fired within the window, resolved ones too.
+void AlertBook::load_fired(engine::AlertReader& reader) {
+  if (options_.flap_times == 0) return;
+  for (const engine::AlertRow& row : reader.fired_since(clock_.wall_ms() - options_.flap_window.count(), kMaxFired)) {
+    v1::Alert alert;
+    if (!alert.ParseFromString(row.alert)) continue;
+    std::deque<std::int64_t>& times = fired_[flap_key(alert)];
+    if (times.size() < options_.flap_times) times.push_front(row.fired_ms);  // newest come first
   }
 }
 
@@ -85,6 +120,15 @@ void AlertBook::start(Submit submit, Changed changed) {
   submit_ = std::move(submit);
   changed_ = std::move(changed);
   thread_ = std::thread([this] { loop(); });
+}
+
+void AlertBook::reconfigure(const std::vector<SinkConfig>& sinks, BookOptions options) {
+  std::lock_guard lock(mutex_);
+  options_ = std::move(options);
+  pager_.reconfigure(sinks, options_, runs_);
+  settle_all_at_ = 0;
+  next_ = 0;
+  wake_.notify_one();
 }
 
 void AlertBook::stop() {
@@ -108,19 +152,20 @@ void AlertBook::stage(const engine::RunContext& run, const std::vector<domain::F
   const Now at = now();
   RunAlerts& alerts = runs_[run.run_uid];
   std::vector<std::string> touched;
+  std::set<std::string> taken_on;
   RunAlerts gone;
   bool came_or_went = false;
   for (const domain::FindingEvent& event : events) {
     std::string id = run.run_uid + "/" + event.finding.id;
     const auto [entry, is_new] = alerts.try_emplace(id);
-    take_event(run, event, entry->second);
+    if (take_event(run, event, entry->second)) taken_on.insert(id);
     came_or_went = came_or_went || is_new || event.change == Change::kResolved;
     if (event.change == Change::kResolved) {
       gone.insert(alerts.extract(entry));
       continue;
     }
     if (is_new) hold_back(entry->second.alert, at);
-    entry->second.alert.set_runbook(runbook_of(options_.runbook_url, event.finding.rule));
+    entry->second.alert.set_runbook(runbook_of(options_, event.finding.rule));
     if (std::find(touched.begin(), touched.end(), id) == touched.end()) touched.push_back(std::move(id));
   }
   const std::vector<const v1::Alert*> causes = causes_of(alerts);
@@ -129,6 +174,7 @@ void AlertBook::stage(const engine::RunContext& run, const std::vector<domain::F
     if (entry == alerts.end()) continue;
     settle(causes, entry->second, at);
     pager_.changed(entry->second, at, batch);
+    if (taken_on.contains(id)) pager_.acknowledged(entry->second, batch);
     stage_row(entry->second, batch);
   }
   std::vector<AlertEntry*> resolved;

@@ -49,6 +49,11 @@ class AlertBook : public engine::AlertOutbox {
   // Reads the open alerts and the silences, before anything is staged. Throws StoreError.
   void load(engine::AlertReader& reader);
   void start(Submit submit, Changed changed);
+  // Other sinks and options from now on, also while it runs; thread-safe, never blocks long. Sinks must have passed validate().
+  // Who was told what, digests that are due and how often alerts came back stay, by the sinks' names; open alerts are settled
+  // anew at once, and a sink that is new is told of those that it takes. Alerts keep the runbook that they had until they
+  // change.
+  void reconfigure(const std::vector<SinkConfig>& sinks, BookOptions options);
   // Nothing is submitted after it.
   void stop();
 
@@ -68,11 +73,21 @@ class AlertBook : public engine::AlertOutbox {
   v1::Silence stage_silence(const v1::CreateSilenceRequest& request, engine::CommitBatch& batch, std::uint32_t& alerts);
   v1::Silence stage_unsilence(const std::string& id, const std::string& who, engine::CommitBatch& batch);
 
+  // Commits rows of others' making; `on_durable` is called once they are, from any thread, or never when this stops.
+  void submit(engine::CommitBatch batch, std::function<void()> on_durable);
+  [[nodiscard]] std::int64_t wall_ms() const { return clock_.wall_ms(); }
+
+  // A stored alert whose bytes are no alert was met: it is logged once and counted.
+  void note_unreadable(const std::string& id);
+  // How many were met since start, at most 10,000.
+  [[nodiscard]] std::size_t unreadable();
+
   // What the clock changes by now; what start()'s thread submits. Returns when it should be called next, steady milliseconds.
   std::int64_t turn(engine::CommitBatch& batch, std::vector<v1::Alert>& changed);
 
  private:
   [[nodiscard]] Now now() const { return {clock_.wall_ms(), clock_.steady_ms()}; }
+  void load_fired(engine::AlertReader& reader);
   // Decides whether an alert that opens stays pending for a while.
   void hold_back(v1::Alert& alert, Now now);
   // Puts an open alert into its state; returns whether that changed it.
@@ -85,7 +100,7 @@ class AlertBook : public engine::AlertOutbox {
   void submit_locked(engine::CommitBatch batch, std::function<void()> on_durable);
   void loop();
 
-  const BookOptions options_;
+  BookOptions options_;
   engine::Clock& clock_;
   const std::function<void(const engine::CommitBatch&)> on_committed_;
 
@@ -102,6 +117,9 @@ class AlertBook : public engine::AlertOutbox {
   Submit submit_;
   Changed changed_;
   std::thread thread_;
+
+  std::mutex unreadable_mutex_;
+  std::set<std::string> unreadable_;  // ids
 };
 
 }  // namespace scalewatch::alerting

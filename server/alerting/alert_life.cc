@@ -50,7 +50,7 @@ std::string with_reason(std::string what, const std::string& reason) {
 
 }  // namespace
 
-void take_event(const engine::RunContext& run, const domain::FindingEvent& event, AlertEntry& entry) {
+bool take_event(const engine::RunContext& run, const domain::FindingEvent& event, AlertEntry& entry) {
   const domain::Finding& finding = event.finding;
   v1::Alert& alert = entry.alert;
   const bool is_new = alert.trail().empty();
@@ -87,8 +87,10 @@ void take_event(const engine::RunContext& run, const domain::FindingEvent& event
     alert.clear_silence();
     alert.clear_inhibited_by();
     alert.clear_held_until_ms();
-    note(alert, finding.last_time, v1::ALERT_STATE_RESOLVED, {}, "resolved");
+    note(alert, finding.last_time, v1::ALERT_STATE_RESOLVED, {},
+         event.reason.empty() ? "resolved" : "resolved: " + event.reason);
   }
+  return acknowledged && !finding.acknowledged_by.empty();
 }
 
 void note(v1::Alert& alert, std::int64_t time_ms, v1::AlertState state, std::string who, std::string what) {

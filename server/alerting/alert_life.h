@@ -21,8 +21,8 @@ struct AlertEntry {
 // The open alerts of one run, by id.
 using RunAlerts = std::map<std::string, AlertEntry>;
 
-// Takes over what the event says; the trail, and what people were told, stay.
-void take_event(const engine::RunContext& run, const domain::FindingEvent& event, AlertEntry& entry);
+// Takes over what the event says; the trail, and what people were told, stay. Returns whether somebody has taken it on with it.
+bool take_event(const engine::RunContext& run, const domain::FindingEvent& event, AlertEntry& entry);
 
 // Adds to the trail, which keeps its beginning and what is newest.
 void note(v1::Alert& alert, std::int64_t time_ms, v1::AlertState state, std::string who, std::string what);

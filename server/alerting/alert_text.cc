@@ -71,6 +71,7 @@ std::string evidence_line(const v1::Finding& finding) {
 std::string link(const std::string& public_url, const v1::Alert& alert) {
   if (public_url.empty()) return {};
   const std::string_view base(public_url.data(), public_url.find_last_not_of('/') + 1);
+  if (alert.run_uid().empty()) return std::string(base);  // the Watchdog is of no run
   return fmt::format("{}/api/v1/runs/{}", base, percent_encoded(alert.run_uid(), ""));
 }
 

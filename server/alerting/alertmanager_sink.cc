@@ -49,6 +49,7 @@ json labels_of(const v1::Alert& alert, v1::Severity severity) {
 
 std::string description(const v1::Alert& alert) {
   const v1::Finding& finding = alert.finding();
+  if (alert.run().empty()) return finding.summary();
   std::string out = fmt::format("Run {}, segment {}, attempts {} to {}, step {}.", alert.run(), finding.segment(),
                                 finding.first_attempt(), finding.last_attempt(), finding.first_step());
   if (!finding.blame().tensor().empty()) out += fmt::format(" First bad tensor: {}.", finding.blame().tensor());

@@ -70,6 +70,10 @@ Status not_stored_yet(const std::string& what) {
   return {Status::kUnavailable, what + " is taken but not stored yet; look again later"};
 }
 
+Status unreadable(const std::string& id) {
+  return {Status::kInternal, fmt::format("the stored alert '{}' is damaged and cannot be read", id)};
+}
+
 Status unknown_alert(const std::string& id) {
   return {Status::kNotFound, fmt::format("unknown alert '{}'; list alerts for the ids that exist", id)};
 }
@@ -85,10 +89,11 @@ StoredAlerts::StoredAlerts(engine::AlertReader& reader, FindRun find_run, Acknow
       tester_(tester),
       patience_(patience) {}
 
-v1::Alert StoredAlerts::read(const engine::AlertRow& row) {
+std::optional<v1::Alert> StoredAlerts::read(const engine::AlertRow& row) {
   v1::Alert alert;
   if (!alert.ParseFromString(row.alert)) {
-    throw engine::StoreError(fmt::format("the stored alert '{}' cannot be read", row.id), false);
+    book_.note_unreadable(row.id);
+    return std::nullopt;
   }
   for (v1::DeliveryStatus& delivery : reader_.deliveries(row.id)) *alert.add_deliveries() = std::move(delivery);
   return alert;
@@ -131,7 +136,9 @@ Status StoredAlerts::list_alerts(const v1::ListAlertsRequest& request, v1::ListA
       rows.resize(size);
       response.set_next_page_token(token_of(cursor_of(rows.back())));
     }
-    for (const engine::AlertRow& row : rows) *response.add_alerts() = read(row);
+    for (const engine::AlertRow& row : rows) {
+      if (auto alert = read(row)) *response.add_alerts() = *std::move(alert);
+    }
     return {};
   });
 }
@@ -144,7 +151,7 @@ Status StoredAlerts::visit_open(const engine::AlertReader::Filter& filter, const
     for (std::size_t visited = 0; visited < kMaxVisited;) {
       const auto rows = reader_.list(open, after, kMaxPage);
       for (const engine::AlertRow& row : rows) {
-        if (!visit(read(row))) return {};
+        if (const auto alert = read(row); alert && !visit(*alert)) return {};
       }
       if (rows.size() < kMaxPage) return {};
       visited += rows.size();
@@ -178,7 +185,9 @@ Status StoredAlerts::acknowledge(const v1::AcknowledgeAlertRequest& request, v1:
   return guarded([&]() -> Status {
     const std::optional<engine::AlertRow> row = reader_.find(request.id());
     if (!row) return unknown_alert(request.id());
-    *response.mutable_alert() = read(*row);
+    auto alert = read(*row);
+    if (!alert) return unreadable(request.id());
+    *response.mutable_alert() = *std::move(alert);
     return {};
   });
 }
@@ -188,7 +197,9 @@ Status StoredAlerts::get_alert(const v1::GetAlertRequest& request, v1::GetAlertR
   return guarded([&]() -> Status {
     const std::optional<engine::AlertRow> row = reader_.find(request.id());
     if (!row) return unknown_alert(request.id());
-    *response.mutable_alert() = read(*row);
+    auto alert = read(*row);
+    if (!alert) return unreadable(request.id());
+    *response.mutable_alert() = *std::move(alert);
     return {};
   });
 }

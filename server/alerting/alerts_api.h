@@ -33,6 +33,10 @@ class StoredAlerts : public engine::AlertsApi {
   engine::Status end_silence(const v1::EndSilenceRequest& request, v1::EndSilenceResponse& response) override;
   engine::Status list_silences(const v1::ListSilencesRequest& request, v1::ListSilencesResponse& response) override;
   engine::Status test_sinks(const v1::TestSinksRequest& request, v1::TestSinksResponse& response) override;
+  // In dead_letters.cc.
+  engine::Status list_dead_letters(const v1::ListDeadLettersRequest& request, v1::ListDeadLettersResponse& response) override;
+  engine::Status replay_dead_letters(const v1::ReplayDeadLettersRequest& request,
+                                     v1::ReplayDeadLettersResponse& response) override;
 
   // Visits the open alerts (firing, acknowledged, silenced, pending), worst first, at most 10,000, until `visit` returns false.
   engine::Status visit_open(const engine::AlertReader::Filter& filter, const std::function<bool(const v1::Alert&)>& visit);
@@ -40,7 +44,8 @@ class StoredAlerts : public engine::AlertsApi {
   engine::Status make_filter(const std::string& run, int min_severity, engine::AlertReader::Filter& filter);
 
  private:
-  v1::Alert read(const engine::AlertRow& row);  // with its deliveries
+  // With its deliveries; absent, counted and logged, when its bytes are no alert.
+  std::optional<v1::Alert> read(const engine::AlertRow& row);
 
   engine::AlertReader& reader_;
   const FindRun find_run_;

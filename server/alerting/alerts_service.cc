@@ -5,8 +5,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <utility>
 
 #include "scalewatch/v1/alerts.grpc.pb.h"
+#include "server/alerting/alert_text.h"
 
 namespace scalewatch::alerting {
 
@@ -21,7 +23,7 @@ grpc::Status to_grpc(const engine::Status& status) {
 class AlertsService final : public v1::Alerts::Service {
  public:
   AlertsService(StoredAlerts& alerts, engine::Feed<v1::Alert>& feed, AlertsServiceOptions options)
-      : alerts_(alerts), feed_(feed), options_(options) {}
+      : alerts_(alerts), feed_(feed), options_(std::move(options)) {}
 
   grpc::Status ListAlerts(grpc::ServerContext*, const v1::ListAlertsRequest* request,
                           v1::ListAlertsResponse* response) override {
@@ -54,6 +56,25 @@ class AlertsService final : public v1::Alerts::Service {
 
   grpc::Status TestSinks(grpc::ServerContext*, const v1::TestSinksRequest* request, v1::TestSinksResponse* response) override {
     return to_grpc(alerts_.test_sinks(*request, *response));
+  }
+
+  grpc::Status ListDeadLetters(grpc::ServerContext*, const v1::ListDeadLettersRequest* request,
+                               v1::ListDeadLettersResponse* response) override {
+    return to_grpc(alerts_.list_dead_letters(*request, *response));
+  }
+
+  grpc::Status ReplayDeadLetters(grpc::ServerContext*, const v1::ReplayDeadLettersRequest* request,
+                                 v1::ReplayDeadLettersResponse* response) override {
+    return to_grpc(alerts_.replay_dead_letters(*request, *response));
+  }
+
+  grpc::Status ReloadConfiguration(grpc::ServerContext*, const v1::ReloadConfigurationRequest* request,
+                                   v1::ReloadConfigurationResponse* response) override {
+    if (!options_.reload) return {grpc::StatusCode::FAILED_PRECONDITION, "this server has no configuration to read again"};
+    if (std::string fault = who_fault(request->who()); !fault.empty()) {
+      return {grpc::StatusCode::INVALID_ARGUMENT, std::move(fault)};
+    }
+    return to_grpc(options_.reload(*request, *response));
   }
 
   grpc::Status WatchAlerts(grpc::ServerContext* context, const v1::WatchAlertsRequest* request,

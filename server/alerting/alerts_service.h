@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 
 #include "scalewatch/v1/alerts.pb.h"
@@ -17,6 +18,8 @@ namespace scalewatch::alerting {
 struct AlertsServiceOptions {
   std::size_t max_watchers = 64;     // each holds a thread of the server; more get RESOURCE_EXHAUSTED
   std::size_t watcher_queue = 1024;  // changes that a slow watcher may lag behind before it loses the oldest
+  // What ReloadConfiguration does, for a `who` that is well-formed; blocks. Empty: FAILED_PRECONDITION.
+  std::function<engine::Status(const v1::ReloadConfigurationRequest&, v1::ReloadConfigurationResponse&)> reload{};
 };
 
 // Register it with a grpc::ServerBuilder. `alerts` and `feed` must outlive it. Watches end within 0.2 s of their cancellation,

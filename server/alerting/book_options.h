@@ -30,7 +30,11 @@ struct BookOptions {
   std::chrono::milliseconds flap_window{std::chrono::hours(1)};
   std::chrono::milliseconds flap_hold{std::chrono::minutes(5)};
   std::vector<AlertOverride> overrides;
-  std::string runbook_url;  // of runbook pages: {rule} in it becomes the rule's name; empty: alerts carry none
+  std::string allowed_hosts;  // of sinks, for all of them: see Destinations::parse
+  std::string runbook_url;    // of runbook pages: {rule} in it becomes the rule's name; empty: alerts carry none
 };
+
+// BookOptions::runbook_url of one rule.
+std::string runbook_of(const BookOptions& options, const std::string& rule);
 
 }  // namespace scalewatch::alerting

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <mutex>
 #include <thread>
 #include <unordered_map>
@@ -16,6 +17,7 @@
 #include "server/alerting/reminders.h"
 #include "server/alerting/sink.h"
 #include "server/alerting/sink_queue.h"
+#include "server/alerting/watchdog.h"
 
 namespace scalewatch::alerting {
 
@@ -28,39 +30,63 @@ constexpr std::size_t kFetchAtStart = 8192;  // what was left over, so that orde
 constexpr std::size_t kMaxKnown = 50'000;    // notices in memory or not yet durably settled: beyond it nothing is fetched
 constexpr milliseconds kOrphanEvery{3'600'000};
 constexpr std::uint32_t kOrphanTries = 168;                                // a week
+constexpr std::int64_t kCountEvery = 60'000;                               // dead letters, when nothing makes some
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();  // next_try_ms of what was given up
+
+// A dead letter that goes into the queue again.
+bool is_replay(const engine::OutboxUpdate& update) {
+  return !update.delivered && update.tries == 0 && update.next_try_ms == 0;
+}
+
+// Where the operator lets nothing go, only a person can mend that.
+Verdict verdict_of(const Sink& sink, const HttpResponse& response) {
+  return response.refused ? Verdict::kRejected : sink.classify(response);
+}
 
 }  // namespace
 
 struct Delivery::Impl {
   // One sink's side of the thread.
   struct Lane {
-    std::unique_ptr<Sink> sink;
+    std::shared_ptr<const Sink> sink;
     SinkQueue queue;
     SinkStats stats;
     std::size_t in_flight = 0;
     std::size_t reminders_in_flight = 0;
+    std::size_t watchdogs_in_flight = 0;
     std::int64_t paused_until = 0;  // steady
     std::int64_t remind_at = 0;     // steady
+    std::int64_t watchdog_at = 0;   // steady
     bool failing = false;
+    bool retired = false;  // no longer configured: it goes with its last flight
+
+    [[nodiscard]] bool idle() const { return in_flight + reminders_in_flight + watchdogs_in_flight == 0; }
   };
+  enum class Kind : std::uint8_t { kNotice, kReminder, kAlive };  // kAlive: the Watchdog
   struct Flight {
     Lane* lane = nullptr;
-    bool reminder = false;
-    std::vector<std::string> orders;  // one, unless a reminder
+    std::shared_ptr<const Sink> sink;  // as it was when the request was made
+    Kind kind = Kind::kNotice;
+    std::vector<std::string> orders;  // of a notice one, of a Watchdog none
   };
 
   Impl(std::vector<SinkConfig> sinks, engine::OutboxStore& outbox, engine::Clock& server_clock,
        DeliveryOptions delivery_options)
-      : store(outbox), clock(server_clock), options(delivery_options), random(std::random_device{}()) {
-    for (SinkConfig& config : sinks) {
-      auto lane = std::make_unique<Lane>();
-      lane->stats.name = config.name;
-      lane->stats.type = config.type;
-      lane->sink = make_sink(std::move(config));
-      published.push_back(lane->stats);
-      lanes.push_back(std::move(lane));
-    }
+      : store(outbox),
+        clock(server_clock),
+        options(delivery_options),
+        started_ms(server_clock.wall_ms()),
+        random(std::random_device{}()) {
+    for (SinkConfig& config : sinks) lanes.push_back(make_lane(std::move(config)));
+    for (const auto& lane : lanes) published.push_back(lane->stats);
+  }
+
+  static std::unique_ptr<Lane> make_lane(SinkConfig config) {
+    auto lane = std::make_unique<Lane>();
+    lane->stats.name = config.name;
+    lane->stats.type = config.type;
+    lane->sink = make_sink(std::move(config));
+    return lane;
   }
 
   void run();
@@ -68,8 +94,13 @@ struct Delivery::Impl {
   void admit(engine::OutboxStore::Pending pending);
   void send(std::int64_t now);
   void remind(std::int64_t now);
+  void watchdog(std::int64_t now);
+  void start(Lane& lane, Kind kind, HttpRequest request, std::vector<std::string> orders);
+  void take_sinks(std::vector<SinkConfig> sinks);
+  void count_dead_letters(std::int64_t now);
   void done(const HttpSender::Done& done);
   void reminder_done(const Flight& flight, const HttpResponse& response) const;
+  void watchdog_done(const Flight& flight, const HttpResponse& response) const;
   void notice_done(const Flight& flight, const HttpResponse& response);
   void note(Lane& lane, Verdict verdict, const HttpResponse& response) const;
   void settle(engine::OutboxUpdate update);
@@ -80,6 +111,7 @@ struct Delivery::Impl {
   engine::OutboxStore& store;
   engine::Clock& clock;
   const DeliveryOptions options;
+  const std::int64_t started_ms;
   Outcomes outcomes;
   HttpSender sender;
   std::thread thread;
@@ -87,39 +119,53 @@ struct Delivery::Impl {
   // The thread's own.
   std::minstd_rand random;
   std::vector<std::unique_ptr<Lane>> lanes;
+  std::vector<std::unique_ptr<Lane>> retired;
   std::unordered_map<std::uint64_t, Flight> flights;
   std::uint64_t last_flight = 0;
   KnownNotices known;
   std::vector<engine::OutboxUpdate> updates;  // of this turn
   bool store_failing = false;
+  bool fetch_all = true;  // also what is not due
+  bool recount = true;    // dead letters came or went
+  std::int64_t count_at = 0;
+  std::map<std::string, std::uint64_t> letters;  // by sink
 
   mutable std::mutex mutex;  // guards what follows
   bool stopping = false;
   bool woken = false;
   std::vector<engine::OutboxUpdate> durable;
   std::vector<SinkStats> published;
+  std::uint64_t published_letters = 0;
+  std::optional<std::vector<SinkConfig>> new_sinks;
 };
 
 void Delivery::Impl::run() {
-  bool all = true;
   std::int64_t next_fetch = 0;
   while (true) {
     bool wake = false;
     std::vector<engine::OutboxUpdate> settled;
+    std::optional<std::vector<SinkConfig>> sinks;
     {
       std::lock_guard lock(mutex);
       if (stopping) break;
       wake = std::exchange(woken, false);
       settled.swap(durable);
+      sinks.swap(new_sinks);
     }
     known.durable(settled);
+    recount = recount || std::any_of(settled.begin(), settled.end(), [](const engine::OutboxUpdate& update) {
+                return update.given_up_ms != 0 || is_replay(update);
+              });
     const std::int64_t now = clock.steady_ms();
+    if (sinks) take_sinks(*std::move(sinks));
     if (wake || now >= next_fetch) {
-      const bool more = fetch(all);
-      all = all && store_failing;
+      const bool more = fetch(fetch_all);
+      fetch_all = fetch_all && store_failing;
       next_fetch = more ? now : now + options.poll.count();
     }
+    count_dead_letters(now);
     remind(now);
+    watchdog(now);
     send(now);
     flush();
     for (const HttpSender::Done& each : sender.poll(wait(now, next_fetch))) done(each);
@@ -160,14 +206,19 @@ void Delivery::Impl::admit(engine::OutboxStore::Pending pending) {
   if (lane == nullptr) {
     update.tries += 1;
     update.next_try_ms = update.tries < kOrphanTries ? clock.wall_ms() + kOrphanEvery.count() : kNever;
+    update.given_up_ms = update.tries < kOrphanTries ? 0 : clock.wall_ms();
     update.last_error = fmt::format("no sink named '{}' is configured", row.sink);
     settle(std::move(update));
     return;
   }
   v1::Alert alert;
-  if (!alert.ParseFromString(row.alert)) {
+  // What its disk has damaged is not sent as if it were true.
+  const bool whole = !pending.damaged && alert.ParseFromString(row.alert) && alert.id() == row.alert_id &&
+                     row.key == row.alert_id + "/" + row.transition;
+  if (!whole) {
     update.next_try_ms = kNever;
-    update.last_error = "the stored alert cannot be read";
+    update.given_up_ms = clock.wall_ms();
+    update.last_error = "the stored alert is damaged, so it is not sent";
     spdlog::error("alert {} for sink '{}': {}", row.key, row.sink, update.last_error);
     ++lane->stats.given_up;
     settle(std::move(update));
@@ -192,11 +243,73 @@ void Delivery::Impl::send(std::int64_t now) {
       const engine::OutboxRow& row = lane->queue.head(*order).row;
       v1::Alert alert;
       alert.ParseFromString(row.alert);  // admit() has tried it
-      const std::uint64_t flight = ++last_flight;
-      sender.start(flight, lane->sink->request({alert, row.transition, row.key}, clock.wall_ms()));
-      flights.emplace(flight, Flight{lane.get(), false, {*std::move(order)}});
+      HttpRequest request = lane->sink->request({alert, row.transition, row.key}, clock.wall_ms());
       ++lane->in_flight;
+      start(*lane, Kind::kNotice, std::move(request), {*std::move(order)});
     }
+  }
+}
+
+void Delivery::Impl::start(Lane& lane, Kind kind, HttpRequest request, std::vector<std::string> orders) {
+  const std::uint64_t flight = ++last_flight;
+  sender.start(flight, std::move(request));
+  flights.emplace(flight, Flight{&lane, lane.sink, kind, std::move(orders)});
+}
+
+void Delivery::Impl::watchdog(std::int64_t now) {
+  for (const auto& lane : lanes) {
+    const SinkConfig& config = lane->sink->config();
+    if (!config.watchdog_ms || now < lane->watchdog_at || now < lane->paused_until || lane->watchdogs_in_flight > 0) continue;
+    lane->watchdog_at = now + *config.watchdog_ms;
+    if (store_failing) continue;
+    const std::int64_t now_ms = clock.wall_ms();
+    const v1::Alert alert = watchdog_alert(started_ms, now_ms, config.watchdog_runbook);
+    const std::string key = fmt::format("{}/{}", alert.id(), now_ms);
+    ++lane->watchdogs_in_flight;
+    start(*lane, Kind::kAlive, lane->sink->request({alert, kWatchdog, key}, now_ms), {});
+  }
+}
+
+void Delivery::Impl::take_sinks(std::vector<SinkConfig> sinks) {
+  std::vector<std::unique_ptr<Lane>> old = std::exchange(lanes, {});
+  const std::int64_t now = clock.steady_ms();
+  for (SinkConfig& config : sinks) {
+    const auto same = std::find_if(old.begin(), old.end(), [&](const auto& lane) {
+      return lane != nullptr && lane->stats.name == config.name && lane->stats.type == config.type;
+    });
+    if (same == old.end()) {
+      lanes.push_back(make_lane(std::move(config)));
+      continue;
+    }
+    Lane& lane = **same;
+    lane.sink = make_sink(std::move(config));
+    lane.paused_until = lane.remind_at = lane.watchdog_at = 0;
+    lane.queue.hurry(now);
+    lanes.push_back(std::move(*same));
+  }
+  for (auto& lane : old) {
+    if (lane == nullptr) continue;
+    for (const engine::OutboxRow& row : lane->queue.drain()) known.forget(row);
+    lane->retired = true;
+    if (!lane->idle()) retired.push_back(std::move(lane));
+  }
+  // What waited for a sink of that name is in the store, perhaps not due for long.
+  fetch_all = true;
+  {
+    std::lock_guard lock(mutex);
+    published.clear();
+    for (const auto& lane : lanes) published.push_back(lane->stats);
+  }
+}
+
+void Delivery::Impl::count_dead_letters(std::int64_t now) {
+  if (!recount && now < count_at) return;
+  count_at = now + kCountEvery;
+  try {
+    letters = store.count_dead_letters(clock.wall_ms() - engine::kDeadLettersKeptMs);
+    recount = false;
+  } catch (const engine::StoreError&) {
+    // fetch() tells of the store.
   }
 }
 
@@ -208,10 +321,8 @@ void Delivery::Impl::remind(std::int64_t now) {
     lane->remind_at = now + every;
     if (!open) open = read_open_alerts(store);
     for (Reminder& reminder : make_reminders(*lane->sink, lane->queue, *open, clock.wall_ms())) {
-      const std::uint64_t flight = ++last_flight;
-      sender.start(flight, std::move(reminder.request));
-      flights.emplace(flight, Flight{lane.get(), true, std::move(reminder.orders)});
       ++lane->reminders_in_flight;
+      start(*lane, Kind::kReminder, std::move(reminder.request), std::move(reminder.orders));
     }
   }
 }
@@ -221,18 +332,35 @@ void Delivery::Impl::done(const HttpSender::Done& done) {
   SinkStats& stats = flight.lane->stats;
   ++stats.requests;
   stats.seconds += done.response.took.count();
-  if (flight.reminder) {
-    reminder_done(flight, done.response);
-  } else {
-    notice_done(flight, done.response);
+  switch (flight.kind) {
+    case Kind::kNotice:
+      notice_done(flight, done.response);
+      break;
+    case Kind::kReminder:
+      reminder_done(flight, done.response);
+      break;
+    case Kind::kAlive:
+      watchdog_done(flight, done.response);
+      break;
   }
+  if (flight.lane->retired && flight.lane->idle()) {
+    std::erase_if(retired, [&](const auto& lane) { return lane.get() == flight.lane; });
+  }
+}
+
+void Delivery::Impl::watchdog_done(const Flight& flight, const HttpResponse& response) const {
+  Lane& lane = *flight.lane;
+  --lane.watchdogs_in_flight;
+  const Verdict verdict = verdict_of(*flight.sink, response);
+  note(lane, verdict, response);
+  if (verdict == Verdict::kDelivered) ++lane.stats.watchdogs;
 }
 
 void Delivery::Impl::reminder_done(const Flight& flight, const HttpResponse& response) const {
   Lane& lane = *flight.lane;
   --lane.reminders_in_flight;
   for (const std::string& order : flight.orders) lane.queue.release(order);
-  const Verdict verdict = lane.sink->classify(response);
+  const Verdict verdict = verdict_of(*flight.sink, response);
   note(lane, verdict, response);
   if (verdict == Verdict::kDelivered) ++lane.stats.reminders;
 }
@@ -243,7 +371,7 @@ void Delivery::Impl::notice_done(const Flight& flight, const HttpResponse& respo
   const std::int64_t now = clock.steady_ms();
   --lane.in_flight;
   const SinkQueue::Item& item = lane.queue.head(order);
-  const Verdict verdict = lane.sink->classify(response);
+  const Verdict verdict = verdict_of(*flight.sink, response);
   note(lane, verdict, response);
   engine::OutboxUpdate update{.key = item.row.key,
                               .sink = item.row.sink,
@@ -260,11 +388,17 @@ void Delivery::Impl::notice_done(const Flight& flight, const HttpResponse& respo
   switch (decision.what) {
     case Decision::What::kAgain:
       update.next_try_ms = clock.wall_ms() + decision.delay.count();
-      lane.queue.retry(order, update.tries, now + decision.delay.count());
+      if (lane.retired) {
+        known.forget(item.row);
+        lane.queue.finish(order, now);
+      } else {
+        lane.queue.retry(order, update.tries, now + decision.delay.count());
+      }
       updates.push_back(std::move(update));
       return;
     case Decision::What::kGiveUp:
       update.next_try_ms = kNever;
+      update.given_up_ms = clock.wall_ms();
       spdlog::error("sink '{}': alert {} is given up after {} tries: {}", lane.stats.name, update.key, update.tries,
                     update.last_error);
       update.last_error = fmt::format("given up after {} tries: {}", update.tries, update.last_error);
@@ -301,9 +435,15 @@ void Delivery::Impl::flush() {
   {
     std::lock_guard lock(mutex);
     for (std::size_t i = 0; i < lanes.size(); ++i) {
-      lanes[i]->stats.pending = lanes[i]->queue.size();
-      published[i] = lanes[i]->stats;
+      SinkStats& stats = lanes[i]->stats;
+      stats.pending = lanes[i]->queue.size();
+      stats.oldest_ms = lanes[i]->queue.oldest_ms().value_or(0);
+      const auto dead = letters.find(stats.name);
+      stats.dead_letters = dead == letters.end() ? 0 : dead->second;
+      published[i] = stats;
     }
+    published_letters = 0;
+    for (const auto& [sink, count] : letters) published_letters += count;
   }
   // After the counts, so that whoever sees an outcome finds it counted.
   if (!updates.empty()) outcomes(std::exchange(updates, {}));
@@ -339,13 +479,29 @@ void Delivery::start(Outcomes outcomes) {
 
 void Delivery::committed(const engine::CommitBatch& batch) {
   if (batch.outbox.empty() && batch.outbox_updates.empty()) return;
+  bool wake = false;
   {
     std::lock_guard lock(impl_->mutex);
     if (impl_->stopping) return;
-    impl_->woken = impl_->woken || !batch.outbox.empty();
+    wake = !batch.outbox.empty() || std::any_of(batch.outbox_updates.begin(), batch.outbox_updates.end(), is_replay);
+    impl_->woken = impl_->woken || wake;
     impl_->durable.insert(impl_->durable.end(), batch.outbox_updates.begin(), batch.outbox_updates.end());
   }
-  if (!batch.outbox.empty()) impl_->sender.wake();
+  if (wake) impl_->sender.wake();
+}
+
+void Delivery::reconfigure(std::vector<SinkConfig> sinks) {
+  {
+    std::lock_guard lock(impl_->mutex);
+    impl_->new_sinks = std::move(sinks);
+    impl_->woken = true;
+  }
+  impl_->sender.wake();
+}
+
+std::uint64_t Delivery::dead_letters() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->published_letters;
 }
 
 void Delivery::stop() {

@@ -33,13 +33,16 @@ struct DeliveryOptions {
 struct SinkStats {
   std::string name;
   std::string type;
-  std::uint64_t delivered = 0;  // notices
-  std::uint64_t failed = 0;     // tries of notices and reminders that were not taken
-  std::uint64_t given_up = 0;   // notices that will not be tried again; their last_error says why
-  std::uint64_t reminders = 0;  // requests that sent open alerts again and were taken
-  std::uint64_t pending = 0;    // now: notices in memory that are not delivered
-  std::uint64_t requests = 0;   // answered or not
-  double seconds = 0;           // total duration of these requests
+  std::uint64_t delivered = 0;     // notices
+  std::uint64_t failed = 0;        // tries of notices and reminders that were not taken
+  std::uint64_t given_up = 0;      // notices that will not be tried again; their last_error says why
+  std::uint64_t reminders = 0;     // requests that sent open alerts again and were taken
+  std::uint64_t watchdogs = 0;     // times that the Watchdog was taken
+  std::uint64_t pending = 0;       // now: notices in memory that are not delivered
+  std::uint64_t dead_letters = 0;  // now: notices given up within the last 30 days that can be replayed
+  std::int64_t oldest_ms = 0;      // now: since when the oldest of `pending` waits, server's clock; 0 = none does
+  std::uint64_t requests = 0;      // answered or not
+  double seconds = 0;              // total duration of these requests
 };
 
 class Delivery {
@@ -54,6 +57,11 @@ class Delivery {
 
   // `outcomes` is called from the delivery thread; the updates must get into a commit, and then back through committed().
   void start(Outcomes outcomes);
+  // Other sinks from now on, also while it runs; thread-safe, returns at once. Configs must have passed validate(). A sink that
+  // keeps its name and type keeps its counts, and what waits for it is tried at once; what waits for one that is gone stays in
+  // the store, and leaves when a sink of that name is back. Requests in flight end as they began.
+  void reconfigure(std::vector<SinkConfig> sinks);
+
   // A batch is durable: its notices leave now. Thread-safe, never blocks.
   void committed(const engine::CommitBatch& batch);
   // Starts nothing more, waits for requests in flight up to stop_grace, and abandons the rest: they are sent again after the
@@ -62,6 +70,8 @@ class Delivery {
 
   // By sink, in the order of the configuration. Thread-safe.
   [[nodiscard]] std::vector<SinkStats> stats() const;
+  // Dead letters of the last 30 days, those of sinks that are no longer configured included. Thread-safe.
+  [[nodiscard]] std::uint64_t dead_letters() const;
 
  private:
   struct Impl;

@@ -2,9 +2,11 @@
 
 #include <curl/curl.h>
 #include <fmt/format.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <stdexcept>
 #include <utility>
 
@@ -52,13 +54,17 @@ std::string host_of(const std::string& address, const std::string& wanted, std::
   return host;
 }
 
-bool is_loopback(const std::string& host) {
-  return host == "localhost" || host.ends_with(".localhost") || host.starts_with("127.") || host == "[::1]";
+// Whether libcurl takes a proxy on this machine from the environment.
+bool proxy_is_here() {
+  for (const char* name : {"http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"}) {
+    const char* const value = std::getenv(name);
+    if (value == nullptr || *value == '\0') continue;
+    const std::unique_ptr<CURLU, UrlDeleter> url(curl_url());
+    if (curl_url_set(url.get(), CURLUPART_URL, value, CURLU_NON_SUPPORT_SCHEME | CURLU_GUESS_SCHEME) != CURLUE_OK) continue;
+    if (is_loopback_host(url_part(url.get(), CURLUPART_HOST))) return true;
+  }
+  return false;
 }
-
-}  // namespace
-
-namespace {
 
 std::string fault_of(const std::string& url, const std::string& scheme) {
   std::string fault;
@@ -78,6 +84,20 @@ std::string mail_url_fault(const std::string& url) {
   return fault_of(url, "smtp");
 }
 
+std::string url_host(const std::string& address) {
+  std::string fault;
+  return host_of(address, "http", fault);
+}
+
+bool url_has_more(const std::string& address) {
+  const std::unique_ptr<CURLU, UrlDeleter> url(curl_url());
+  if (curl_url_set(url.get(), CURLUPART_URL, address.c_str(), CURLU_NON_SUPPORT_SCHEME) != CURLUE_OK) return true;
+  for (const CURLUPart part : {CURLUPART_USER, CURLUPART_PASSWORD, CURLUPART_QUERY, CURLUPART_FRAGMENT}) {
+    if (!url_part(url.get(), part).empty()) return true;
+  }
+  return url_part(url.get(), CURLUPART_PATH).size() > 1;
+}
+
 struct HttpSender::Transfer {
   std::uint64_t id = 0;
   HttpRequest request;
@@ -88,6 +108,10 @@ struct HttpSender::Transfer {
   std::array<char, CURL_ERROR_SIZE> error{};
   std::string body;
   std::size_t received = 0;
+  std::string host;
+  std::string refusal;      // why the last address was refused
+  bool proxy_here = false;  // a proxy on this machine may carry it
+  bool connected = false;   // an address was not refused
 
   ~Transfer() {
     if (easy != nullptr) curl_easy_cleanup(easy);
@@ -113,6 +137,20 @@ struct HttpSender::Transfer {
     return transfer.received <= kMaxResponseBytes ? bytes : 0;
   }
 
+  // Makes the socket of a connection, unless it leads where nothing may be sent.
+  static curl_socket_t open_socket(void* self, curlsocktype, curl_sockaddr* address) {
+    auto& transfer = *static_cast<Transfer*>(self);
+    Destinations allowed = transfer.request.destinations;
+    allowed.loopback = allowed.loopback || transfer.proxy_here;
+    std::string refusal = allowed.refusal(transfer.host, address->addr);
+    if (!refusal.empty()) {
+      transfer.refusal = std::move(refusal);
+      return CURL_SOCKET_BAD;
+    }
+    transfer.connected = true;
+    return ::socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+  }
+
   bool prepare();  // false: out of memory
   void prepare_http();
   void prepare_mail(const HttpRequest::Mail& mail);
@@ -128,7 +166,14 @@ bool HttpSender::Transfer::prepare() {
     prepare_http();
   }
   std::string fault;
-  if (is_loopback(host_of(request.url, request.mail ? "smtp" : "http", fault))) curl_easy_setopt(easy, CURLOPT_PROXY, "");
+  host = host_of(request.url, request.mail ? "smtp" : "http", fault);
+  if (is_loopback_host(host)) {
+    curl_easy_setopt(easy, CURLOPT_PROXY, "");
+  } else {
+    proxy_here = proxy_is_here();
+  }
+  curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, &Transfer::open_socket);
+  curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, this);
   curl_easy_setopt(easy, CURLOPT_PRIVATE, this);
   curl_easy_setopt(easy, CURLOPT_URL, request.url.c_str());
   curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, &Transfer::take);
@@ -189,6 +234,11 @@ HttpResponse HttpSender::Transfer::response(CURLcode code) const {
     return out;
   }
   out.error = error[0] != '\0' && !request.secret_url ? error.data() : curl_easy_strerror(code);
+  if (!refusal.empty() && !connected) {
+    out.refused = true;
+    out.error = refusal;
+    return out;
+  }
   if (request.mail) {
     long status = 0;
     curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
@@ -232,6 +282,15 @@ HttpSender::~HttpSender() {
 void HttpSender::start(std::uint64_t id, HttpRequest request) {
   if (!request.command.empty()) {
     return commands_.start(id, request.command, request.body, std::chrono::milliseconds(request.timeout_ms));
+  }
+  std::string fault;
+  const std::string host = host_of(request.url, request.mail ? "smtp" : "http", fault);
+  if (std::string refusal = request.destinations.refusal(host); fault.empty() && !refusal.empty()) {
+    Done refused{.id = id, .response = {}};
+    refused.response.refused = true;
+    refused.response.error = std::move(refusal);
+    unstarted_.push_back(std::move(refused));
+    return;
   }
   auto transfer = std::make_unique<Transfer>();
   transfer->id = id;

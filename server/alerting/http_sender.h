@@ -1,6 +1,8 @@
 // Outgoing HTTP and SMTP through libcurl, and local commands: many at once on one thread, none waiting for another.
 //
 // TLS is verified, redirects are not followed, responses are read up to 64 KiB, environment proxies are not used for loopback.
+// Each request says where it may go: its host is checked when it starts, and so is every address that the host's name leads to
+// before a connection is made.
 // Not thread-safe, except wake().
 #pragma once
 
@@ -13,6 +15,7 @@
 #include <vector>
 
 #include "server/alerting/command_runner.h"
+#include "server/alerting/destinations.h"
 
 namespace scalewatch::alerting {
 
@@ -37,12 +40,15 @@ struct HttpRequest {
   bool has_secrets = false;
   // So does its address: libcurl's own words on an error, which may name parts of it, are not told either.
   bool secret_url = false;
+  // Where it may go. Behind a proxy only the host's name is checked, for the proxy alone knows where that leads.
+  Destinations destinations{};
 };
 
 struct HttpResponse {
-  int status = 0;     // 0 = no answer; SMTP's own; of a command 200 (exit status 0), 400 (65), else 0
-  std::string error;  // what went wrong, when there is no answer; of SMTP whatever went wrong
-  std::string body;   // its beginning, at most 512 bytes; where the request has_secrets, its size in words
+  int status = 0;        // 0 = no answer; SMTP's own; of a command 200 (exit status 0), 400 (65), else 0
+  std::string error;     // what went wrong, when there is no answer; of SMTP whatever went wrong
+  std::string body;      // its beginning, at most 512 bytes; where the request has_secrets, its size in words
+  bool refused = false;  // its destination is none that the operator allows: nothing was sent
   std::optional<std::chrono::milliseconds> retry_after;
   std::chrono::duration<double> took{0};
 };
@@ -51,6 +57,10 @@ struct HttpResponse {
 std::string url_fault(const std::string& url);
 // The same of smtp:// and smtps://.
 std::string mail_url_fault(const std::string& url);
+// Of an address that has no fault: its host, an IPv6 address in brackets.
+std::string url_host(const std::string& url);
+// Whether it says more than scheme, host and port: what follows may be a secret.
+bool url_has_more(const std::string& url);
 
 class HttpSender {
  public:

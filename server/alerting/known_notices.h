@@ -19,6 +19,9 @@ class KnownNotices {
   // The notice leaves memory with this outcome.
   void settled(const engine::OutboxUpdate& update) { notices_[id_of(update.key, update.sink)] = update; }
 
+  // It is the store's alone again.
+  void forget(const engine::OutboxRow& row) { notices_.erase(id_of(row.key, row.sink)); }
+
   // These outcomes are durable: what they settled is known to the store now.
   void durable(const std::vector<engine::OutboxUpdate>& updates) {
     for (const engine::OutboxUpdate& update : updates) {

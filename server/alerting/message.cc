@@ -30,10 +30,12 @@ std::string title_of(const Notice& notice) {
   std::string out = severity;
   if (notice.transition == kResolved) out = "RESOLVED";
   if (notice.transition == kTest) out = "TEST, " + severity;
+  if (notice.transition == kWatchdog) out = "ALIVE";
   if (notice.transition.starts_with(kEscalatedPrefix)) out = "now " + severity;
   if (notice.transition.starts_with(kRepeatedPrefix)) out = "still " + severity;
   if (notice.transition.starts_with(kDigestPrefix)) out = "DIGEST, " + severity;
-  out += fmt::format(" {} in {}", alert.finding().rule(), alert.run());
+  out += " " + alert.finding().rule();
+  if (!alert.run().empty()) out += " in " + alert.run();
   if (alert.grouped_total() > 0) out += fmt::format(" and {} more", alert.grouped_total());
   return out;
 }
@@ -64,6 +66,14 @@ std::string since(const v1::Finding& finding) {
   std::string out =
       fmt::format("attempt {}, step {}, {}", finding.first_attempt(), finding.first_step(), rfc3339(finding.first_time_ms()));
   if (finding.last_attempt() > finding.first_attempt()) out += fmt::format("; now attempt {}", finding.last_attempt());
+  return out;
+}
+
+// The run's, by name: "team=vision, trainer=alice".
+std::string labels(const v1::Alert& alert) {
+  const std::map<std::string, std::string> sorted(alert.labels().begin(), alert.labels().end());
+  std::string out;
+  for (const auto& [name, value] : sorted) out += (out.empty() ? "" : ", ") + name + "=" + value;
   return out;
 }
 
@@ -118,6 +128,7 @@ Message message_of(const Notice& notice, const std::string& public_url) {
   line("Number", evidence_line(finding));
   if (notice.transition != kResolved && finding.advice_size() > 0) line("Do", finding.advice(0).text());
   if (alert.grouped_total() > 0) line("Also", others(alert));
+  line("Labels", labels(alert));
   out.text = cut(std::move(out.text), kMaxText);
   out.link = link(public_url, alert);
   out.runbook = alert.runbook();

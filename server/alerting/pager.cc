@@ -83,17 +83,52 @@ engine::OutboxRow outbox_row(const std::string& sink, const v1::Alert& alert, co
           .alert = bytes_of(alert)};
 }
 
+Pager::Lane Pager::make_lane(const SinkConfig& sink) {
+  Lane lane;
+  lane.sink = sink.name;
+  lane.min_severity = sink.min_severity;
+  for (const std::string& text : sink.match) lane.match.push_back(Matcher::parse(text));
+  const SinkType* type = find_sink_type(sink.type);
+  lane.group = sink.group.value_or(type == nullptr || type->group);
+  lane.acknowledges = type != nullptr && (type->uses & SinkType::kAcknowledges) != 0;
+  lane.per_minute = sink.pages_per_minute.value_or(lane.group ? kPagesPerMinute : type == nullptr ? 0 : type->pages_per_minute);
+  return lane;
+}
+
 Pager::Pager(const std::vector<SinkConfig>& sinks, const BookOptions& options) : options_(options) {
+  for (const SinkConfig& sink : sinks) lanes_.push_back(make_lane(sink));
+}
+
+void Pager::reconfigure(const std::vector<SinkConfig>& sinks, const BookOptions& options,
+                        std::unordered_map<std::string, RunAlerts>& runs) {
+  std::vector<Lane> lanes;
+  std::vector<std::size_t> before;  // where each of them was
   for (const SinkConfig& sink : sinks) {
-    Lane& lane = lanes_.emplace_back();
-    lane.sink = sink.name;
-    lane.min_severity = sink.min_severity;
-    for (const std::string& text : sink.match) lane.match.push_back(Matcher::parse(text));
-    const SinkType* type = find_sink_type(sink.type);
-    lane.group = sink.group.value_or(type == nullptr || type->group);
-    lane.per_minute = sink.pages_per_minute.value_or(lane.group        ? kPagesPerMinute
-                                                     : type == nullptr ? 0
-                                                                       : type->pages_per_minute);
+    Lane& lane = lanes.emplace_back(make_lane(sink));
+    const auto old = std::find_if(lanes_.begin(), lanes_.end(), [&](const Lane& each) { return each.sink == lane.sink; });
+    before.push_back(static_cast<std::size_t>(old - lanes_.begin()));
+    if (old == lanes_.end()) continue;
+    lane.paged = std::move(old->paged);
+    lane.digest_at = lane.per_minute == 0 ? 0 : old->digest_at;
+    lane.missed = std::move(old->missed);
+    lane.missed_total = old->missed_total;
+  }
+  for (auto& [run, alerts] : runs) {
+    for (auto& [id, entry] : alerts) {
+      std::vector<std::int64_t> waiting;
+      for (const std::size_t index : before) waiting.push_back(index < entry.waiting.size() ? entry.waiting[index] : 0);
+      entry.waiting = std::move(waiting);
+    }
+  }
+  lanes_ = std::move(lanes);
+  options_ = options;
+  next_ = 0;
+}
+
+void Pager::acknowledged(const AlertEntry& entry, engine::CommitBatch& batch) const {
+  for (const Lane& lane : lanes_) {
+    if (!lane.acknowledges || page_of(entry.alert, lane.sink) == nullptr) continue;
+    batch.outbox.push_back(outbox_row(lane.sink, entry.alert, std::string(kAcknowledged), entry.changed_ms));
   }
 }
 
@@ -204,6 +239,10 @@ void Pager::page(Lane& lane, std::vector<Due> due, bool digest, Now now, engine:
     lane.missed_total = 0;
   }
   batch.outbox.push_back(outbox_row(lane.sink, lead, transition, now.wall));
+  // Somebody was on it before its page went.
+  if (lane.acknowledges && transition == kFiring && !lead.acknowledged_by().empty()) {
+    batch.outbox.push_back(outbox_row(lane.sink, lead, std::string(kAcknowledged), now.wall));
+  }
   if (lane.per_minute > 0) lane.paged.push_back(now.steady);
   for (const Due& each : due) {
     const std::int64_t repeat = rules_for(options_, each.entry->alert).repeat_ms;

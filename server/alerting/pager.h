@@ -2,7 +2,7 @@
 //
 // Reconciles: an alert holds what people were told of it by sink (Alert.pages), so what is still owed follows from the alerts
 // alone, also after a restart. What it owes becomes outbox rows, whose keys are
-//   ID/firing, ID/escalated:SEVERITY, ID/repeated:N, ID/digest:N, ID/resolved
+//   ID/firing, ID/escalated:SEVERITY, ID/repeated:N, ID/digest:N, ID/acknowledged, ID/resolved
 // with N the count of pages. Not thread-safe: the alert book guards it.
 #pragma once
 
@@ -33,8 +33,14 @@ class Pager {
   // Configs must have passed validate().
   Pager(const std::vector<SinkConfig>& sinks, const BookOptions& options);
 
+  // Other sinks and options. What a lane remembers, and what waits, goes on by the sinks' names.
+  void reconfigure(const std::vector<SinkConfig>& sinks, const BookOptions& options,
+                   std::unordered_map<std::string, RunAlerts>& runs);
+
   // After an alert has changed: tells the programs, and notes since when a page waits for people.
   void changed(AlertEntry& entry, Now now, engine::CommitBatch& batch);
+  // Somebody is on it now: sinks that take acknowledgements and were told of the alert hear of it, each once.
+  void acknowledged(const AlertEntry& entry, engine::CommitBatch& batch) const;
   // These alerts of one run have resolved: whoever was told of one hears of it.
   void resolved(const std::vector<AlertEntry*>& entries, Now now, engine::CommitBatch& batch);
   // Pages for people that are due by now. `touched` is called for every alert that was told.
@@ -49,6 +55,7 @@ class Pager {
     domain::Severity min_severity = domain::Severity::kNone;
     Matchers match;
     bool group = true;
+    bool acknowledges = false;       // hears of acknowledgements
     std::uint32_t per_minute = 0;    // 0 = no limit
     std::deque<std::int64_t> paged;  // steady: pages of the last minute
     std::int64_t digest_at = 0;      // steady: the limit is reached until then; 0 = it is not
@@ -71,7 +78,9 @@ class Pager {
   static bool has_room(Lane& lane, std::int64_t steady);
   void wake_at(std::int64_t steady) { next_ = std::min(next_, steady); }
 
-  const BookOptions options_;
+  static Lane make_lane(const SinkConfig& sink);
+
+  BookOptions options_;
   std::vector<Lane> lanes_;
   std::int64_t next_ = 0;
 };

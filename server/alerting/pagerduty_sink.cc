@@ -19,10 +19,13 @@ constexpr std::size_t kMaxSummary = 1024;
 HttpRequest PagerDutySink::request(const Notice& notice, std::int64_t) const {
   const v1::Alert& alert = notice.alert;
   const Message message = message_of(notice, config().public_url);
+  const std::string_view action = notice.transition == kResolved       ? "resolve"
+                                  : notice.transition == kAcknowledged ? "acknowledge"
+                                                                       : "trigger";
   nlohmann::json event = {{"routing_key", config().key.read().value_or("")},
-                          {"event_action", notice.transition == kResolved ? "resolve" : "trigger"},
+                          {"event_action", action},
                           {"dedup_key", alert.id().size() > kMaxKey ? sha256(alert.id()) : alert.id()}};
-  if (notice.transition != kResolved) {
+  if (action == "trigger") {
     std::string source = alert.places().empty() ? std::string() : alert.places(0).host();
     event["client"] = "Scalewatch";
     if (!message.link.empty()) event["client_url"] = message.link;

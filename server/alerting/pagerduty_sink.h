@@ -1,4 +1,5 @@
-// PagerDuty's Events API v2: an incident an alert, opened by "trigger", closed by "resolve".
+// PagerDuty's Events API v2: an incident an alert, opened by "trigger", closed by "resolve". Who acknowledges the alert here is
+// told there by "acknowledge", once.
 //
 // dedup_key is the alert's id (its SHA-256 where it has more than 255 bytes), so repeated triggers never open a second
 // incident. `key` is the routing key of the integration.

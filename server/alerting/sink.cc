@@ -28,12 +28,14 @@ constexpr unsigned kHttp = unsigned{Use::kUrl} | Use::kHeaders;
 
 // One line a type.
 constexpr std::array kTypes{
-    SinkType{"webhook", 0, kHttp | Use::kKey | Use::kBody, false, false, 0, &make<WebhookSink>},
-    SinkType{"alertmanager", AlertmanagerSink::kDefaultReminderMs, kHttp, true, false, 0, &make<AlertmanagerSink>},
+    SinkType{"webhook", 0, kHttp | Use::kKey | Use::kBody | Use::kWatches, false, false, 0, &make<WebhookSink>},
+    SinkType{"alertmanager", AlertmanagerSink::kDefaultReminderMs, kHttp | Use::kWatches, true, false, 0,
+             &make<AlertmanagerSink>},
     SinkType{"slack", 0, kHttp, false, true, 10, &make<SlackSink>},
-    SinkType{"pagerduty", 0, kHttp | Use::kUrlMayLack | Use::kKey | Use::kNeedsKey, false, false, 10, &make<PagerDutySink>},
+    SinkType{"pagerduty", 0, kHttp | Use::kUrlMayLack | Use::kKey | Use::kNeedsKey | Use::kAcknowledges, false, false, 10,
+             &make<PagerDutySink>},
     SinkType{"email", 0, Use::kUrl | Use::kKey | Use::kMail, false, true, 10, &make<EmailSink>},
-    SinkType{"command", 0, Use::kCommand, false, true, 10, &make<CommandSink>},
+    SinkType{"command", 0, unsigned{Use::kCommand} | Use::kWatches, false, true, 10, &make<CommandSink>},
 };
 
 }  // namespace
@@ -54,9 +56,11 @@ std::string Sink::url() const {
 }
 
 void Sink::mark_secrets(HttpRequest& request) const {
-  // Passwords and tokens also stand in plain addresses and headers.
+  request.destinations = config_.destinations;
+  // Passwords and tokens also stand in plain addresses (many receivers know their senders by a path) and headers.
   request.secret_url = config_.url_secret.set() || config_.url.find_first_of("@?") != std::string::npos;
-  request.has_secrets = request.secret_url || config_.key.set() || !config_.headers.empty() || !config_.secret_headers.empty();
+  request.has_secrets = request.secret_url || (!config_.url.empty() && url_has_more(config_.url)) || config_.key.set() ||
+                        !config_.headers.empty() || !config_.secret_headers.empty();
 }
 
 HttpRequest Sink::post(std::string url, std::string json) const {

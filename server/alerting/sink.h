@@ -23,7 +23,9 @@ inline constexpr std::string_view kResolved = "resolved";
 inline constexpr std::string_view kEscalatedPrefix = "escalated:";
 inline constexpr std::string_view kRepeatedPrefix = "repeated:";
 inline constexpr std::string_view kDigestPrefix = "digest:";
-inline constexpr std::string_view kTest = "test";  // of `alerts test`: never stored
+inline constexpr std::string_view kAcknowledged = "acknowledged";  // for types that take it (SinkType::kAcknowledges)
+inline constexpr std::string_view kWatchdog = "watchdog";          // see watchdog.h: never stored
+inline constexpr std::string_view kTest = "test";                  // of `alerts test`: never stored
 
 enum class Verdict : std::uint8_t {
   kDelivered,
@@ -83,7 +85,9 @@ struct SinkType {
     kBody = 16,
     kHeaders = 32,
     kUrlMayLack = 64,
-    kNeedsKey = 128
+    kNeedsKey = 128,
+    kAcknowledges = 256,  // hears of acknowledgements
+    kWatches = 512        // may have the Watchdog: its reader is a program that notices when something stops to come
   };
   unsigned uses;
   bool base_url;                   // url is a base address that a path is appended to

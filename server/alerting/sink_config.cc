@@ -12,12 +12,15 @@
 #include "server/alerting/body_template.h"
 #include "server/alerting/http_sender.h"
 #include "server/alerting/matchers.h"
+#include "server/alerting/pagerduty_sink.h"
 #include "server/alerting/sink.h"
 #include "server/alerting/webhook_fields.h"
 
 namespace scalewatch::alerting {
 
 namespace {
+
+constexpr std::size_t kMaxUrl = 4096;
 
 bool is_alnum(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
@@ -65,12 +68,10 @@ void check_url(const SinkConfig& sink, unsigned uses, const std::function<void(c
     url = sink.url_secret.read().value_or("");
   }
   if (url.empty() && (uses & SinkType::kUrlMayLack) != 0) return;
-  if ((uses & SinkType::kMail) != 0) {
-    if (const std::string why = mail_url_fault(url); !why.empty()) {
-      fault(fmt::format("url {}; expected something like smtp://host:587", why));
-    }
-  } else if (const std::string why = url_fault(url); !why.empty()) {
-    fault(fmt::format("url {}; expected something like https://host:port/path", why));
+  if (url.size() > kMaxUrl) return fault(fmt::format("url has more than {} bytes", kMaxUrl));
+  const bool mail = (uses & SinkType::kMail) != 0;
+  if (const std::string why = mail ? mail_url_fault(url) : url_fault(url); !why.empty()) {
+    return fault(fmt::format("url {}; expected something like {}", why, mail ? "smtp://host:587" : "https://host:port/path"));
   }
 }
 
@@ -124,6 +125,15 @@ void check(const SinkConfig& sink, std::vector<std::string>& faults) {
     if (type != nullptr && type->reminder_ms == 0) fault(fmt::format("reminder_ms: type {} sends no reminders", sink.type));
     if (*sink.reminder_ms < 1000 || *sink.reminder_ms > 3'600'000) fault("reminder_ms must be 1000 to 3600000");
   }
+  if (sink.watchdog_ms) {
+    if (type != nullptr && (type->uses & SinkType::kWatches) == 0) {
+      fault(fmt::format(
+          "watchdog: people read {}, and nobody notices when a message stops to come; expected alertmanager, webhook "
+          "or command",
+          sink.type));
+    }
+    if (*sink.watchdog_ms < 10'000 || *sink.watchdog_ms > 3'600'000) fault("watchdog must be 10 s to 1 h");
+  }
   for (const std::string& text : sink.match) {
     try {
       Matcher::parse(text);
@@ -142,7 +152,24 @@ void check(const SinkConfig& sink, std::vector<std::string>& faults) {
   }
 }
 
+// The address that the sink has now; empty when it has none.
+std::string address_of(const SinkConfig& sink) {
+  return sink.url_secret.set() ? sink.url_secret.read().value_or("") : sink.url;
+}
+
 }  // namespace
+
+std::vector<std::string> destination_faults(const std::vector<SinkConfig>& sinks) {
+  std::vector<std::string> faults;
+  for (const SinkConfig& sink : sinks) {
+    std::string url = address_of(sink);
+    if (url.empty() && sink.type == "pagerduty") url = PagerDutySink::kUrl;
+    if (url.empty()) continue;
+    const std::string why = sink.destinations.refusal(url_host(url));
+    if (!why.empty()) faults.push_back(fmt::format("sink '{}': url: {}", sink.name, why));
+  }
+  return faults;
+}
 
 std::optional<domain::Severity> parse_severity(std::string_view text) {
   for (const auto severity : {domain::Severity::kInfo, domain::Severity::kWarning, domain::Severity::kCritical}) {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "server/alerting/destinations.h"
 #include "server/alerting/secret.h"
 #include "server/domain/finding.h"
 
@@ -39,11 +40,19 @@ struct SinkConfig {
   // program reads it, and gets every alert on its own. Absent: as the type has it.
   std::optional<bool> group;
   std::optional<std::uint32_t> pages_per_minute;  // more come as one digest a minute later; 0 = no limit. Absent: 10 for people
+  // The Watchdog (watchdog.h) is sent this often, 10,000 to 3,600,000; absent: never.
+  std::optional<std::uint32_t> watchdog_ms;
+  std::string watchdog_runbook;  // address of its runbook page; empty: none
+  Destinations destinations;     // where it may send to; the same for all sinks
 };
 
 // "info", "warning", "critical"; absent for anything else.
 std::optional<domain::Severity> parse_severity(std::string_view text);
 std::string_view severity_name(domain::Severity severity);
+
+// Which sinks would send to hosts that their `destinations` do not allow, one sentence each; beside validate(), for they are
+// known only when all of the configuration is.
+std::vector<std::string> destination_faults(const std::vector<SinkConfig>& sinks);
 
 // What is wrong, one sentence a fault that names the sink; empty when all is well.
 std::vector<std::string> validate(const std::vector<SinkConfig>& sinks);

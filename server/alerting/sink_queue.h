@@ -12,6 +12,7 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "server/engine/ports/history_store.h"
 
@@ -25,6 +26,8 @@ class SinkQueue {
   };
 
   [[nodiscard]] std::size_t size() const { return size_; }
+  // Smallest created_ms; absent when empty.
+  [[nodiscard]] std::optional<std::int64_t> oldest_ms() const;
   [[nodiscard]] bool has(const std::string& order) const { return chains_.contains(order); }
 
   // Times are steady milliseconds.
@@ -37,6 +40,11 @@ class SinkQueue {
   void finish(const std::string& order, std::int64_t now_ms);
   // The head is due again later.
   void retry(const std::string& order, std::uint32_t tries, std::int64_t due_ms);
+
+  // All that waits is due now.
+  void hurry(std::int64_t now_ms);
+  // What is not in flight leaves.
+  std::vector<engine::OutboxRow> drain();
 
   // A held order is not taken until as many releases.
   void hold(const std::string& order) { ++held_[order]; }

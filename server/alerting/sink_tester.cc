@@ -33,23 +33,38 @@ v1::Alert sample(v1::Severity severity, std::int64_t now_ms) {
 
 }  // namespace
 
-SinkTester::SinkTester(const std::vector<SinkConfig>& sinks, engine::Clock& clock) : clock_(clock) {
-  for (const SinkConfig& config : sinks) sinks_.push_back(make_sink(config));
+SinkTester::SinkTester(const std::vector<SinkConfig>& sinks, engine::Clock& clock) : clock_(clock), sinks_(make_sinks(sinks)) {}
+
+std::shared_ptr<const SinkTester::Sinks> SinkTester::make_sinks(const std::vector<SinkConfig>& sinks) {
+  auto out = std::make_shared<Sinks>();
+  for (const SinkConfig& config : sinks) out->push_back(make_sink(config));
+  return out;
+}
+
+void SinkTester::reconfigure(const std::vector<SinkConfig>& sinks) {
+  auto made = make_sinks(sinks);
+  std::lock_guard lock(mutex_);
+  sinks_ = std::move(made);
 }
 
 Status SinkTester::test(const v1::TestSinksRequest& request, v1::TestSinksResponse& response) {
   if (!v1::Severity_IsValid(request.severity())) {
     return {Status::kInvalidArgument, fmt::format("severity {} is not a severity", static_cast<int>(request.severity()))};
   }
-  const std::unique_lock lock(mutex_, std::try_to_lock);
+  const std::unique_lock lock(testing_, std::try_to_lock);
   if (!lock) return {Status::kResourceExhausted, "another test is under way; try again when it has ended"};
   const v1::Severity severity = request.severity() == v1::SEVERITY_UNSPECIFIED ? v1::SEVERITY_CRITICAL : request.severity();
   const std::int64_t now_ms = clock_.wall_ms();
   const v1::Alert alert = sample(severity, now_ms);
   const std::string key = alert.id() + "/" + std::string(kTest);
+  std::shared_ptr<const Sinks> sinks;
+  {
+    std::lock_guard guard(mutex_);
+    sinks = sinks_;
+  }
   HttpSender sender;
   std::map<std::uint64_t, std::pair<const Sink*, v1::SinkTest>> tests;
-  for (const auto& sink : sinks_) {
+  for (const auto& sink : *sinks) {
     if (!request.sink().empty() && sink->config().name != request.sink()) continue;
     const std::uint64_t id = tests.size();
     v1::SinkTest& test = tests[id].second;

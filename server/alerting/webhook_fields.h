@@ -3,7 +3,8 @@
 //   key           idempotency key, the same at every try: alert_id + "/" + transition
 //   alert_id      the same for all transitions of an alert: deduplicate by it
 //   transition    "firing"; "escalated:critical" (or :warning); "repeated:N", still open after the re-page interval or a
-//                 silence; "digest:N", for what came beyond the sink's limit of pages; "resolved"; "test", of `alerts test`
+//                 silence; "digest:N", for what came beyond the sink's limit of pages; "resolved"; "test", of `alerts test`;
+//                 "watchdog", which comes for ever and is of no run (watchdog.h)
 //   state         "firing", "acknowledged" or "resolved"
 //   title, message  for people: one line, and some lines with links, at most 2 KB
 //   run, run_uid  the run's name and the server's id of it

@@ -35,6 +35,8 @@ void add_alert_settings(alerting::BookOptions& options, std::vector<Setting>& al
   all.push_back(duration("alerting.flap_window", options.flap_window, kSecond, kWeek, "see flap_times"));
   all.push_back(duration("alerting.flap_hold", options.flap_hold, kSecond, kWeek,
                          "such an alert pages once it has been open for so long"));
+  all.push_back(text("alerting.allowed_hosts", options.allowed_hosts,
+                     "hosts that sinks may send to, patterns with * and commas between; empty = all but link-local ones"));
   all.push_back(
       text("alerting.runbook_url", options.runbook_url, "of runbooks; {rule} becomes the rule's name; empty = no links"));
 }

@@ -6,6 +6,7 @@
 #include "server/app/config.h"
 #include "server/app/settings.h"
 #include "server/app/version.h"
+#include "server/metrics/catalog.h"
 
 namespace scalewatch::app {
 namespace {
@@ -53,14 +54,16 @@ void apply_flag(Config& config, const std::string& flag, const std::string& key,
 
 CommandLine parse_command_line(int argc, const char* const* argv) {
   CommandLine out;
-  std::string file;
   std::map<std::string, std::string> given;
   std::vector<std::string> sets;
   bool insecure = false;
+  bool metrics_reference = false;
 
   CLI::App app("scalewatchd: watches the numbers of mixed-precision training.", "scalewatchd");
   app.set_version_flag("--version", std::string("scalewatchd ") + kVersion);
-  app.add_option("--config", file, "YAML file of keys; flags override it")->option_text("FILE");
+  app.add_option("--config", out.file,
+                 "YAML file of keys; flags override it. SIGHUP and `scalewatch admin reload` read it again")
+      ->option_text("FILE");
   Config defaults;
   for (const Shortcut& shortcut : kShortcuts) {
     std::string standard;
@@ -73,6 +76,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   app.add_flag("--insecure-listen", insecure, "Allow addresses other than loopback, without encryption or login");
   app.add_option("--set", sets, "Set any key below; may be given again")->option_text("KEY=VALUE")->allow_extra_args(false);
   app.add_flag("--check", out.check, "Validate the configuration and exit");
+  app.add_flag("--metrics-reference", metrics_reference, "Print what /metrics shows, as Markdown, and exit");
   app.footer(all_keys);
   try {
     app.parse(argc, argv);
@@ -86,7 +90,11 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     throw ConfigError(std::string(error.what()) + "; see --help");
   }
 
-  if (!file.empty()) load_file(file, out.config);
+  if (metrics_reference) {
+    out.message = metrics::reference();
+    return out;
+  }
+  if (!out.file.empty()) load_file(out.file, out.config);
   for (const std::string& set : sets) {
     const auto equals = set.find('=');
     if (equals == std::string::npos) throw ConfigError("--set " + set + ": expected KEY=VALUE");
@@ -96,7 +104,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     if (app.count(shortcut.flag) > 0) apply_flag(out.config, shortcut.flag, shortcut.key, given[shortcut.flag]);
   }
   if (insecure) out.config.insecure_listen = true;
-  for (alerting::SinkConfig& sink : out.config.sinks) sink.public_url = out.config.public_url;
+  bind_sinks(out.config);
   validate(out.config);
   return out;
 }

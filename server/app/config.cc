@@ -32,6 +32,19 @@ void validate(const Config& config) {
   if (config.data_dir.empty()) throw ConfigError("data_dir: must not be empty");
   const std::vector<std::string> faults = alerting::validate(config.sinks);
   if (!faults.empty()) throw ConfigError("alerting.sinks: " + faults.front());
+  const std::vector<std::string> refused = alerting::destination_faults(config.sinks);
+  if (!refused.empty()) throw ConfigError("alerting.sinks: " + refused.front());
+}
+
+void bind_sinks(Config& config) {
+  alerting::Destinations destinations;
+  destinations.hosts = alerting::Destinations::parse(config.alerts.allowed_hosts);
+  destinations.loopback = config.grpc_address.loopback() && config.http_address.loopback();
+  for (alerting::SinkConfig& sink : config.sinks) {
+    sink.public_url = config.public_url;
+    sink.watchdog_runbook = alerting::runbook_of(config.alerts, "Watchdog");
+    sink.destinations = destinations;
+  }
 }
 
 }  // namespace scalewatch::app

@@ -68,11 +68,16 @@ void load_file(const std::string& path, Config& config);
 // The run's own: engine.thresholds, and over them what rules_by_run says. Throws ConfigError.
 domain::Thresholds thresholds_of(const Config& config, const std::string& run);
 
+// Gives every sink what it takes of other keys: the public address, the runbooks, the hosts that it may send to. To be called
+// when all keys have been read, before validate().
+void bind_sinks(Config& config);
+
 // What spans several keys: listening beyond loopback, sinks as a whole. Throws ConfigError.
 void validate(const Config& config);
 
 struct CommandLine {
   Config config;
+  std::string file;                    // of --config, as it was given; empty: none
   bool check = false;                  // validate only
   std::optional<std::string> message;  // of --help or --version: print it and exit 0
 };

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "server/app/call_meter.h"
 #include "server/app/config.h"
 
 namespace grpc {
@@ -18,7 +19,7 @@ class GrpcListener {
  public:
   // Throws std::runtime_error that names the address and the cause.
   GrpcListener(const Address& address, const GrpcOptions& options, std::uint32_t max_message_bytes,
-               std::vector<std::unique_ptr<grpc::Service>> services);
+               std::vector<std::unique_ptr<grpc::Service>> services, CallEnded ended);
   ~GrpcListener();  // stops
 
   [[nodiscard]] std::uint16_t port() const { return port_; }

@@ -35,11 +35,11 @@ void allow_many_files() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-int run(const Config& config, const sigset_t& signals) {
+int run(const Config& config, const ReadConfig& read_again, const sigset_t& signals) {
   log::setup(config.log_level, config.log_format);
   int code = 0;
   try {
-    Server server(config);
+    Server server(config, read_again);
     Address grpc = config.grpc_address;
     Address http = config.http_address;
     grpc.port = server.grpc_port();
@@ -49,9 +49,11 @@ int run(const Config& config, const sigset_t& signals) {
     log::info("started", {{"version", kVersion}, {"grpc", grpc.text()}, {"http", http.text()}, {"data_dir", config.data_dir}});
 
     int signal = 0;
-    sigwait(&signals, &signal);
-    // From now on a signal has its usual effect: the second one ends the process at once.
-    pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+    while (sigwait(&signals, &signal) == 0 && signal == SIGHUP) server.reload("SIGHUP");
+    // From now on these have their usual effect: the second one ends the process at once.
+    sigset_t ends = signals;
+    sigdelset(&ends, SIGHUP);
+    pthread_sigmask(SIG_UNBLOCK, &ends, nullptr);
     log::info("stopping", {{"signal", std::to_string(signal)}});
     server.stop();
     log::info("stopped");
@@ -72,6 +74,7 @@ int main(int argc, char** argv) {
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
   try {
@@ -85,7 +88,9 @@ int main(int argc, char** argv) {
       return 0;
     }
     allow_many_files();
-    return run(line.config, signals);
+    ReadConfig read_again;
+    if (!line.file.empty()) read_again = [argc, argv] { return parse_command_line(argc, argv).config; };
+    return run(line.config, read_again, signals);
   } catch (const ConfigError& error) {
     return fail(kBadConfiguration, error.what());
   } catch (const std::exception& error) {

@@ -1,12 +1,17 @@
 #include "server/app/server.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <grpcpp/impl/service_type.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -18,14 +23,18 @@
 #include "server/alerting/delivery.h"
 #include "server/alerting/sink_tester.h"
 #include "server/app/alert_log.h"
+#include "server/app/config_diff.h"
 #include "server/app/grpc_listener.h"
+#include "server/app/log.h"
 #include "server/app/port_file.h"
 #include "server/app/system_clock.h"
 #include "server/app/version.h"
 #include "server/engine/engine.h"
+#include "server/engine/rule_book.h"
 #include "server/history/history_api.h"
 #include "server/history/history_service.h"
 #include "server/history/sqlite_store.h"
+#include "server/history/store_watch.h"
 #include "server/http/server.h"
 #include "server/ingest/ingest_service.h"
 #include "server/metrics/exporter.h"
@@ -35,14 +44,42 @@ namespace {
 
 using std::chrono::milliseconds;
 
-std::vector<metrics::SinkSample> sink_samples(const alerting::Delivery& delivery) {
+std::vector<metrics::SinkSample> sink_samples(const alerting::Delivery& delivery, std::int64_t now_ms) {
   const std::vector<alerting::SinkStats> all = delivery.stats();
   std::vector<metrics::SinkSample> out;
   out.reserve(all.size());
   for (const alerting::SinkStats& stats : all) {
-    out.push_back({stats.name, stats.delivered, stats.failed, stats.given_up, stats.pending});
+    const double oldest = stats.oldest_ms == 0 ? 0 : std::max(0.0, static_cast<double>(now_ms - stats.oldest_ms) / 1000);
+    out.push_back({.sink = stats.name,
+                   .delivered = stats.delivered,
+                   .failed = stats.failed,
+                   .dropped = stats.given_up,
+                   .pending = stats.pending,
+                   .oldest_seconds = oldest,
+                   .requests = stats.requests,
+                   .request_seconds = stats.seconds,
+                   .reminders = stats.reminders,
+                   .watchdogs = stats.watchdogs,
+                   .dead_letters = stats.dead_letters});
   }
   return out;
+}
+
+metrics::StoreSample store_sample(history::SqliteStore& store, const std::filesystem::path& data_dir) {
+  metrics::StoreSample out;
+  std::error_code error;
+  if (const auto size = std::filesystem::file_size(data_dir / "history.db", error); !error) out.database_bytes = size;
+  if (const auto size = std::filesystem::file_size(data_dir / "history.db-wal", error); !error) out.wal_bytes = size;
+  if (const auto space = std::filesystem::space(data_dir, error); !error) out.disk_free_bytes = space.available;
+  const auto reads = store.readers().cache_reads();
+  out.cache_hits = reads.hits;
+  out.cache_misses = reads.misses;
+  out.commits_lost = store.loss().commits_ever;
+  return out;
+}
+
+metrics::ReloadSample reload_sample(const engine::ReloadStatus& status) {
+  return {status.last_successful, status.success_ms, status.reloads, status.failures};
 }
 
 alerting::DeliveryOptions delivery_options(const Config& config) {
@@ -51,11 +88,23 @@ alerting::DeliveryOptions delivery_options(const Config& config) {
   return options;
 }
 
-engine::EngineOptions engine_options(const Config& config) {
-  engine::EngineOptions options = config.engine;
-  options.thresholds_of = [&config](const std::string& run) { return thresholds_of(config, run); };
+// Of the run of a name, as this configuration has them.
+engine::RuleBook::Of rules_of(std::shared_ptr<const Config> config) {
+  return [config = std::move(config)](const std::string& run) { return thresholds_of(*config, run); };
+}
+
+engine::EngineOptions engine_options(const std::shared_ptr<const Config>& config) {
+  engine::EngineOptions options = config->engine;
+  options.thresholds_of = rules_of(config);
   return options;
 }
+
+// The configuration can't be read again, whatever it says.
+class CannotReload : public std::runtime_error {
+ public:
+  CannotReload(engine::Status::Code why, const std::string& what) : std::runtime_error(what), code(why) {}
+  engine::Status::Code code;
+};
 
 http::Options http_options(const Config& config) {
   http::Options options = config.http;
@@ -70,8 +119,10 @@ struct Server::Impl {
   enum class Phase : std::uint8_t { kStarting, kReady, kStopping };
 
   // HTTP listens first: a port in use is told before a long load, and /healthz answers during it.
-  explicit Impl(const Config& from)
+  Impl(const Config& from, ReadConfig read)
       : config(from),
+        read_again(std::move(read)),
+        running(std::make_shared<const Config>(from)),
         exporter(config.metrics, metrics_sources(), kVersion),
         http(http_options(config), http_sources()),
         store(history::SqliteStore::open(config.data_dir, config.history)),
@@ -79,7 +130,7 @@ struct Server::Impl {
         book(config.sinks, config.alerts, clock, [this](const engine::CommitBatch& batch) { delivery.committed(batch); }),
         tester(config.sinks, clock),
         loaded(load_alerts()),
-        engine(engine_options(config), *store, book, clock),
+        engine(engine_options(running), *store, book, clock),
         history(history::make_history_api(*store)),
         alerts(
             *store, [this](const std::string& run) { return store->find_run(run); },
@@ -87,14 +138,35 @@ struct Server::Impl {
               engine.acknowledge(id, who, comment, std::move(done));
             },
             book, tester),
-        grpc(config.grpc_address, config.grpc, config.engine.limits.max_message_bytes(), make_services()),
+        grpc(config.grpc_address, config.grpc, config.engine.limits.max_message_bytes(), make_services(),
+             [this](const auto& method, const auto& code, auto seconds) { exporter.rpc_ended(method, code, seconds); }),
         alert_log(engine.alert_feed()) {
     delivery.start([this](std::vector<engine::OutboxUpdate> updates) { engine.submit(std::move(updates)); });
     book.start([this](engine::CommitBatch batch,
                       std::function<void()> on_durable) { engine.submit(std::move(batch), std::move(on_durable)); },
                [this](const v1::Alert& alert) { engine.alert_feed().publish(std::make_shared<v1::Alert>(alert)); });
+    reloads.success_ms = clock.wall_ms();
+    remember_ended();
     phase = Phase::kReady;
     announce();
+  }
+
+  // Runs that ended before this start stay on /metrics for as long as is configured. They are for display: one that can't be
+  // read is left out.
+  void remember_ended() {
+    std::vector<std::shared_ptr<const v1::GetRunResponse>> ended;
+    const std::int64_t since = clock.wall_ms() - config.metrics.finished_for.count();
+    try {
+      for (const std::string& name : store->ended_since(since, config.metrics.max_runs)) {
+        v1::GetRunRequest request;
+        request.set_run(name);
+        auto overview = std::make_shared<v1::GetRunResponse>();
+        if (history->get_run(request, *overview).ok()) ended.push_back(std::move(overview));
+      }
+    } catch (const engine::StoreError& error) {
+      log::warning("runs that ended lately are not on /metrics", {{"error", error.what()}});
+    }
+    exporter.remember_ended(std::move(ended));
   }
 
   // Before the engine: what it finds goes on from there.
@@ -109,8 +181,70 @@ struct Server::Impl {
     std::vector<std::unique_ptr<grpc::Service>> services;
     services.push_back(ingest::make_ingest_service(engine));
     services.push_back(history::make_history_service(*history, engine.run_feed(), *store));
-    services.push_back(alerting::make_alerts_service(alerts, engine.alert_feed()));
+    services.push_back(alerting::make_alerts_service(
+        alerts, engine.alert_feed(),
+        {.reload = [this](const auto& request, auto& response) { return reload_for(request, response); }}));
     return services;
+  }
+
+  // All is read and checked before anything changes.
+  ConfigDiff reload() {
+    if (phase == Phase::kStarting) throw CannotReload(engine::Status::kUnavailable, "the server is starting");
+    if (phase == Phase::kStopping) throw CannotReload(engine::Status::kUnavailable, "the server is stopping");
+    if (!read_again) {
+      throw CannotReload(engine::Status::kFailedPrecondition,
+                         "the server was started without --config: there is no file to read again");
+    }
+    const Config wanted = read_again();
+    const auto next = std::make_shared<const Config>(with_live_part(*running, wanted));
+    validate(*next);
+    ConfigDiff diff = differences(*running, wanted);
+    if (diff.alerting) {
+      delivery.reconfigure(next->sinks);
+      book.reconfigure(next->sinks, next->alerts);
+      tester.reconfigure(next->sinks);
+    }
+    if (diff.rules) engine.change_rules(rules_of(next));
+    running = next;
+    return diff;
+  }
+
+  // The same with one line in the log, whatever comes of it.
+  ConfigDiff logged_reload(const std::string& by) {
+    std::lock_guard lock(reload_mutex);
+    try {
+      ConfigDiff diff = reload();
+      reloads.success_ms = clock.wall_ms();
+      reloads.last_successful = true;
+      ++reloads.reloads;
+      log::info("configuration reloaded", {{"by", by},
+                                           {"applied", fmt::format("{}", fmt::join(diff.live, "; "))},
+                                           {"need_restart", fmt::format("{}", fmt::join(diff.need_restart, "; "))}});
+      return diff;
+    } catch (const CannotReload& error) {
+      log::warning("configuration not read again", {{"by", by}, {"why", error.what()}});
+      throw;
+    } catch (const std::exception& error) {
+      reloads.last_successful = false;
+      ++reloads.failures;
+      log::error("configuration not reloaded: all stays as it was", {{"by", by}, {"error", error.what()}});
+      throw;
+    }
+  }
+
+  engine::Status reload_for(const v1::ReloadConfigurationRequest& request, v1::ReloadConfigurationResponse& response) {
+    try {
+      const ConfigDiff diff = logged_reload(request.who());
+      response.mutable_applied()->Add(diff.live.begin(), diff.live.end());
+      response.mutable_need_restart()->Add(diff.need_restart.begin(), diff.need_restart.end());
+      return {};
+    } catch (const CannotReload& error) {
+      return {error.code, error.what()};
+    } catch (const ConfigError& error) {
+      return {engine::Status::kInvalidArgument, error.what()};
+    } catch (const std::exception& error) {
+      return {engine::Status::kInternal, error.what()};
+    }
   }
 
   // Last: whoever reads the port file may connect. A file that cannot be written undoes the start.
@@ -126,9 +260,13 @@ struct Server::Impl {
 
   // What follows runs on HTTP's threads, also while the members below `http` are being made: they are touched when ready only.
   metrics::Sources metrics_sources() {
-    return {[this] { return phase == Phase::kStarting ? decltype(engine.overviews())() : engine.overviews(); },
+    return {[this] { return phase == Phase::kStarting ? decltype(engine.shown())() : engine.shown(); },
             [this] { return phase == Phase::kStarting ? engine::EngineStats() : engine.stats(); },
-            [this] { return phase == Phase::kStarting ? std::vector<metrics::SinkSample>() : sink_samples(delivery); },
+            [this] {
+              return phase == Phase::kStarting ? std::vector<metrics::SinkSample>() : sink_samples(delivery, clock.wall_ms());
+            },
+            [this] { return phase == Phase::kStarting ? metrics::StoreSample() : store_sample(*store, config.data_dir); },
+            [this] { return reload_sample(reloads); },
             [this] { return clock.wall_ms(); }};
   }
   http::Sources http_sources() {
@@ -145,6 +283,7 @@ struct Server::Impl {
 
   void stop() {
     if (phase.exchange(Phase::kStopping) == Phase::kStopping) return;
+    { std::lock_guard under_way(reload_mutex); }  // none begins from now on
     book.stop();
     flush_alerts();
     delivery.stop();
@@ -164,7 +303,11 @@ struct Server::Impl {
     while (pending() && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(milliseconds(20));
   }
 
-  const Config config;
+  const Config config;  // as at the start
+  const ReadConfig read_again;
+  std::mutex reload_mutex;
+  std::shared_ptr<const Config> running;  // with what was reloaded; guarded by reload_mutex
+  engine::ReloadStatus reloads;
   std::atomic<Phase> phase{Phase::kStarting};
   SystemClock clock;
   metrics::Exporter exporter;
@@ -181,7 +324,7 @@ struct Server::Impl {
   AlertLog alert_log;
 };
 
-Server::Server(const Config& config) : impl_(std::make_unique<Impl>(config)) {}
+Server::Server(const Config& config, ReadConfig read_again) : impl_(std::make_unique<Impl>(config, std::move(read_again))) {}
 Server::~Server() = default;
 
 std::uint16_t Server::grpc_port() const {
@@ -189,6 +332,16 @@ std::uint16_t Server::grpc_port() const {
 }
 std::uint16_t Server::http_port() const {
   return impl_->http.port();
+}
+void Server::reload(const std::string& by) {
+  try {
+    impl_->logged_reload(by);
+  } catch (const std::exception&) {
+    // It is in the log.
+  }
+}
+const engine::ReloadStatus& Server::reloads() const {
+  return impl_->reloads;
 }
 void Server::stop() {
   impl_->stop();

@@ -109,6 +109,7 @@ std::vector<Setting> settings(Config& c) {
 
   add(number("metrics.max_runs", c.metrics.max_runs, 0, 1'000'000, "runs on /metrics: the worst, then the newest"));
   add(number("metrics.max_scalers_per_run", c.metrics.max_scalers_per_run, 0, 10'000, "scalers of a run on /metrics"));
+  add(number("metrics.top_tensors", e.top_tensors, 0, 100, "tensors of a run on /metrics: those with the least headroom"));
   add(duration("metrics.finished_for", c.metrics.finished_for, 0, 365 * kDay, "an ended run stays on /metrics this long"));
 
   add_alert_settings(c.alerts, all);

@@ -10,8 +10,14 @@ std::vector<Setting> sink_settings(alerting::SinkConfig& sink) {
   std::vector<Setting> all;
   all.push_back(text("name", sink.name, "what the sink is called in metrics and in the history"));
   all.push_back(text("type", sink.type, "webhook, alertmanager, slack, pagerduty, email or command"));
-  all.push_back(
-      text("url", sink.url, "where alerts are sent; of an Alertmanager its base address; of email smtp:// or smtps://"));
+  // Taken as it is, and checked with the sink as a whole: an error about a value quotes it, and this one may be a secret.
+  all.push_back({"url", "an address",
+                 "where alerts are sent; of an Alertmanager its base address; of email smtp:// or smtps://",
+                 [&sink](const std::string& value) {
+                   sink.url = value;
+                   return true;
+                 },
+                 [&sink] { return sink.url; }});
   all.push_back(text("url_file", sink.url_secret.file, "a file that holds the url, where that is a secret"));
   all.push_back(text("url_env", sink.url_secret.env, "or an environment variable that does"));
   all.push_back(text("key_file", sink.key.file, "a file with what signs (webhook), routes (pagerduty), or logs in (email)"));
@@ -39,6 +45,15 @@ std::vector<Setting> sink_settings(alerting::SinkConfig& sink) {
                    return true;
                  },
                  [&sink] { return sink.reminder_ms ? format_duration(*sink.reminder_ms) : std::string(); }});
+  all.push_back({"watchdog", "a duration from 10s to 1h",
+                 "an alert that always fires is sent this often, so that its absence is noticed (not for people)",
+                 [&sink](const std::string& value) {
+                   const auto parsed = parse_duration(value);
+                   if (!parsed || *parsed < 10'000 || *parsed > 3'600'000) return false;
+                   sink.watchdog_ms = static_cast<std::uint32_t>(*parsed);
+                   return true;
+                 },
+                 [&sink] { return sink.watchdog_ms ? format_duration(*sink.watchdog_ms) : std::string(); }});
   all.push_back({"group", "true or false",
                  "alerts of a run that come together are one page; false: each on its own, for programs",
                  [&sink](const std::string& value) {

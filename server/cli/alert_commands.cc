@@ -1,11 +1,8 @@
 #include "server/cli/alert_commands.h"
 
-#include <pwd.h>
-#include <unistd.h>
-
-#include <cstdlib>
 #include <string>
 
+#include "server/cli/user.h"
 #include "server/cli/words.h"
 
 namespace scalewatch::cli {
@@ -18,14 +15,6 @@ constexpr const char* kSilenceFooter =
     "value. Names: run, run_uid, rule, severity, subject (scaler, tensor or tensor group), tensor (the blamed one), and the\n"
     "run's labels. Silenced alerts go on, are shown, and page nobody; what still fires when the silence ends pages then.\n"
     "--json: CreateSilenceResponse of proto/scalewatch/v1.";
-
-std::string user() {
-  for (const char* name : {"USER", "LOGNAME"}) {
-    if (const char* value = std::getenv(name); value != nullptr && *value != '\0') return value;
-  }
-  const passwd* entry = getpwuid(getuid());  // containers set no $USER
-  return entry != nullptr ? entry->pw_name : "uid " + std::to_string(getuid());
-}
 
 template <class Options>
 CLI::App* command(CLI::App& alerts, Chosen& chosen, const std::string& name, const std::string& description,
@@ -69,6 +58,23 @@ void AlertCommands::add_to(CLI::App& alerts, Chosen& chosen) {
   test->add_option("--sink", test_.sink, "Only this sink (default: all)");
   test->add_option("--severity", test_.severity, "Severity of the test page (default: critical)")
       ->check(CLI::IsMember(severity_choices()));
+  auto* dead = command(alerts, chosen, "dead", "List pages that a sink never took, newest first", list_dead_letters, dead_);
+  dead->add_option("--sink", dead_.sink, "Only of this sink (default: all)");
+  dead->add_option("--limit", dead_.limit, "At most so many")->check(CLI::Range(1, 10'000))->capture_default_str();
+  dead->footer(
+      "A page that its sink refuses, or that nobody answers for days, is given up and kept for 30 days, at most 10,000 of "
+      "them.\n"
+      "--json: ListDeadLettersResponse of proto/scalewatch/v1.");
+
+  replay_.who = silence_.who;
+  auto* replay = command(alerts, chosen, "replay", "Send pages that were given up again, under the keys that they had",
+                         replay_dead_letters, replay_);
+  replay->add_option("SINK|KEY", replay_.which, "A sink's name, or a page's key as `alerts dead` prints it (default: all)");
+  replay->add_option("--by,--who", replay_.who, "Who does it (default: you)");
+  replay->footer(
+      "A page whose alert has resolved meanwhile is followed by its resolve.\n"
+      "--json: ReplayDeadLettersResponse of proto/scalewatch/v1.");
+
   test->footer("Exit code 1 when a sink did not take it.\n--json: TestSinksResponse of proto/scalewatch/v1.");
 }
 

@@ -20,6 +20,8 @@ class AlertCommands {
   SilencesOptions silences_;
   UnsilenceOptions unsilence_;
   TestSinksOptions test_;
+  DeadLettersOptions dead_;
+  ReplayLettersOptions replay_;
 };
 
 }  // namespace scalewatch::cli

@@ -74,6 +74,7 @@ struct FindingEvent {
   enum class Change : std::uint8_t { kOpened, kEscalated, kUpdated, kAcknowledged, kResolved };
   Change change = Change::kOpened;
   Finding finding;
+  std::string reason{};  // of a resolve that is no news of the run ("the rule was switched off"); empty otherwise
 };
 
 }  // namespace scalewatch::domain

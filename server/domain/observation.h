@@ -18,6 +18,8 @@
 
 namespace scalewatch::domain {
 
+struct Thresholds;  // thresholds.h
+
 using TimeMs = std::int64_t;
 using Rank = std::uint32_t;
 using Attempt = std::uint64_t;
@@ -37,6 +39,7 @@ enum class LossCause : std::uint8_t {
   kReconnect = 6,
   kSpoolLimit = 7,
   kDevice = 8,
+  kStore = 9,
 };
 
 enum class Phase : std::uint8_t { kUnspecified = 0, kTrain = 1, kEval = 2, kCheckpoint = 3, kInit = 4 };
@@ -241,8 +244,15 @@ struct Acknowledged {
   std::string comment;
   TimeMs now = 0;
 };
+// From here on other settings of the rules hold: of the run's, or of the windows of one rank's own tensors (RankState), which
+// take them with a report of their own. What a rule that is off now had found resolves.
+struct RulesChanged {
+  std::shared_ptr<const Thresholds> rules;  // never null
+  std::optional<Rank> rank;                 // absent: the run's
+  TimeMs now = 0;
+};
 
 using Input = std::variant<SegmentOpened, RankJoined, RankLeft, AttemptDigest, AttemptClosed, Liveness, ReportsLost,
-                           Acknowledged, ServerLag>;
+                           Acknowledged, ServerLag, RulesChanged>;
 
 }  // namespace scalewatch::domain

@@ -60,6 +60,8 @@ class RankState {
 
   // Before the first report: what the rank's Hello says, and the numbers that its windows go by.
   void configure(const RankJoined& rank, const Thresholds& thresholds);
+  // Between reports: other numbers from the next one on. Windows go on from where they are.
+  void change_rules(const Thresholds& thresholds) { watch_.change_rules(thresholds); }
 
   // Fills digest.non_finite, non_finite_total, observed_*, recovered, replicas, falling and gradient* from the records of one
   // report whose other digest fields are set (digest.table included). A retrospective report changes no state.

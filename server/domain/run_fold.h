@@ -42,6 +42,7 @@ class RunFold {
   void on(const ReportsLost& input);
   void on(const Acknowledged& input);
   void on(const ServerLag& input);
+  void on(const RulesChanged& input);
 
   [[nodiscard]] const RunModel& run() const { return run_; }
   [[nodiscard]] const Thresholds& thresholds() const { return thresholds_; }

@@ -204,6 +204,13 @@ void RunFold::on(const ServerLag& input) {
   each_rule([&](Rule& rule, const RuleContext& ctx) { rule.on_lag(input, ctx); });
 }
 
+void RunFold::on(const RulesChanged& input) {
+  if (input.rank) return;
+  sink_.say_all();
+  thresholds_ = *input.rules;
+  sink_.resolve_off();
+}
+
 void RunFold::end() {
   if (end_told_) return;
   end_told_ = true;

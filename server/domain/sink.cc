@@ -34,11 +34,11 @@ std::string Sink::new_id(const Draft& draft) {
   return id;
 }
 
-void Sink::tell(Entry& entry, FindingEvent::Change change) {
+void Sink::tell(Entry& entry, FindingEvent::Change change, const std::string& reason) {
   entry.say();
   if (std::exchange(entry.advice_is_old, false)) entry.finding.advice = advise(entry.finding, run_);
   entry.told = entry.finding.last_attempt;
-  events_.push_back({change, entry.finding});
+  events_.push_back({change, entry.finding, reason});
 }
 
 bool Sink::is_off(std::string_view rule) const {
@@ -101,12 +101,12 @@ void Sink::raise(Draft draft) {
   tell(entry, escalated ? FindingEvent::Change::kEscalated : FindingEvent::Change::kUpdated);
 }
 
-void Sink::resolve(std::string_view rule, const std::string& subject) {
+void Sink::resolve(std::string_view rule, const std::string& subject, const std::string& reason) {
   const auto found = open_.find(View(rule, subject));
   if (found == open_.end()) return;
   found->second.finding.open = false;
   found->second.finding.last_time = now_;
-  tell(found->second, FindingEvent::Change::kResolved);
+  tell(found->second, FindingEvent::Change::kResolved, reason);
   open_.erase(found);
 }
 
@@ -119,12 +119,16 @@ void Sink::resolve_all() {
   open_.clear();
 }
 
+void Sink::say_all() {
+  for (auto& [key, entry] : open_) entry.say();
+}
+
 void Sink::resolve_off() {
   std::vector<Key> gone;
   for (const auto& [key, entry] : open_) {
     if (is_off(key.first)) gone.push_back(key);
   }
-  for (const auto& [rule, subject] : gone) resolve(rule, subject);
+  for (const auto& [rule, subject] : gone) resolve(rule, subject, "the rule was switched off");
 }
 
 const Finding* Sink::find(std::string_view rule, const std::string& subject) const {

@@ -42,8 +42,11 @@ class Sink {
   void begin(TimeMs now) { now_ = now; }
   // Opens, updates or escalates the finding of (rule, subject). Severity never falls within an episode.
   void raise(Draft draft);
-  void resolve(std::string_view rule, const std::string& subject);
+  // `reason`: see FindingEvent.
+  void resolve(std::string_view rule, const std::string& subject, const std::string& reason = {});
   void resolve_all();
+  // Before thresholds change: says what is not said yet, for its words refer to them.
+  void say_all();
   // What rules found before they were turned off.
   void resolve_off();
   // Null: not open. Its summary and evidence may be older than the newest draft.
@@ -100,7 +103,7 @@ class Sink {
     }
   };
   [[nodiscard]] bool is_off(std::string_view rule) const;
-  void tell(Entry& entry, FindingEvent::Change change);
+  void tell(Entry& entry, FindingEvent::Change change, const std::string& reason = {});
   std::string new_id(const Draft& draft);
 
   const RunModel& run_;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cuda/record/format.h"
+#include "server/domain/as_computed.h"
 #include "server/domain/rank_state.h"
 
 namespace scalewatch::domain {
@@ -159,15 +160,10 @@ void TensorWatch::take(std::uint32_t index, std::uint32_t id, NonFiniteTensor* b
   }
   switch (facts.role) {
     case Role::kGradient:
-    case Role::kActivationGradient:
-      if (block_.fp8) {
-        sample.factor = static_cast<float>(1 / block_.scale);
-      } else if (block_.scale != 1 || is_narrow(facts.dtype)) {
-        sample.exact = block_.scale == 1;  // what is in a narrow tensor is what there is
-      } else {
-        sample.factor = static_cast<float>(scales_[facts.group]);
-        sample.exact = sample.factor == 1;
-      }
+    case Role::kActivationGradient: {
+      const AsComputed values = gradient_as_computed(block_.scale, block_.fp8, facts.dtype, scales_[facts.group]);
+      sample.factor = values.factor;
+      sample.exact = values.exact;
       sample.absmax = absmax(index, facts.dtype);
       if (facts.role == Role::kGradient) {
         take_gradient(sample, facts, state);
@@ -175,6 +171,7 @@ void TensorWatch::take(std::uint32_t index, std::uint32_t id, NonFiniteTensor* b
         take_range(sample, state, false);
       }
       break;
+    }
     case Role::kActivation:
       if (!block_.fp16) break;
       sample.exact = block_.scale == 1;
@@ -195,24 +192,9 @@ void TensorWatch::take(std::uint32_t index, std::uint32_t id, NonFiniteTensor* b
 
 // Of the non-zero elements; under a loss scale and without a histogram, at least so many.
 double TensorWatch::subnormal_share(const Sample& sample) const {
-  const RecordColumns& columns = *block_.columns;
-  const auto non_zero = static_cast<double>(sample.numel - sample.zero);
-  if (non_zero <= 0) return 0;
-  if (sample.exponents < columns.exponents.size()) {
-    const ExponentColumn& histogram = columns.exponents[sample.exponents];
-    const int below = block_.normal_exponent - std::ilogb(sample.factor);
-    double all = 0;
-    double under = 0;
-    for (std::size_t i = 0; i < histogram.counts.size(); ++i) {
-      const auto count = static_cast<double>(histogram.counts[i]);
-      all += count;
-      if (histogram.first_exponent + static_cast<std::int64_t>(i) < below) under += count;
-    }
-    return all > 0 ? under / all : 0;
-  }
-  if (sample.exact) return columns.subnormal.empty() ? 0 : static_cast<double>(columns.subnormal[sample.index]) / non_zero;
-  const double threshold = block_.smallest_normal / static_cast<double>(sample.factor);
-  return std::max(0.0, 1 - columns.sum_sq[sample.index] / (threshold * threshold * non_zero));
+  return domain::subnormal_share(*block_.columns, sample.index, static_cast<double>(sample.numel - sample.zero),
+                                 {sample.factor, sample.exact}, block_.smallest_normal, block_.normal_exponent,
+                                 sample.exponents);
 }
 
 void TensorWatch::take_range(const Sample& sample, State& state, bool low_counts) {

@@ -39,6 +39,7 @@ class TensorWatch {
  public:
   // Before the first report. Without it: default thresholds, and a rank whose Hello named nothing.
   void configure(RankFacts rank, const Thresholds& thresholds);
+  void change_rules(const Thresholds& thresholds) { t_ = thresholds; }
 
   // One report: begin, its blocks each with its records, end.
   void begin(const TensorTable& table, const AttemptDigest& digest);

@@ -10,8 +10,8 @@ namespace scalewatch::domain {
 namespace {
 
 // By LossCause.
-constexpr std::array<std::string_view, 9> kLossCauses{"none",     "buffer_full", "queue_full",  "too_large", "rejected",
-                                                      "internal", "reconnect",   "spool_limit", "device"};
+constexpr std::array<std::string_view, 10> kLossCauses{"none",     "buffer_full", "queue_full",  "too_large", "rejected",
+                                                       "internal", "reconnect",   "spool_limit", "device",    "store"};
 
 }  // namespace
 

@@ -1,4 +1,5 @@
-// Every number that a rule compares against, with its default; configurable per run. Windows count attempts.
+// Every number that a rule compares against, with its default; configurable per run. Windows count attempts. They may change
+// while a run goes on (RulesChanged): the engine logs them by name, so each is listed in server/engine/rules_codec.cc too.
 #pragma once
 
 #include <cstdint>
@@ -143,6 +144,8 @@ struct Thresholds {
   // RankLost, EndedWithoutGoodbye
   TimeMs rank_lost_after_ms = 60'000;
   TimeMs rank_alive_within_ms = 15'000;  // a rank seen within this still beats
+
+  bool operator==(const Thresholds&) const = default;
 };
 
 }  // namespace scalewatch::domain

@@ -33,6 +33,18 @@ void append(CommitBatch& to, CommitBatch& from) {
   append(to.silences, from.silences);
 }
 
+// What does not wait for history.
+void move_alerts(CommitBatch& to, CommitBatch& from) {
+  append(to.alerts, from.alerts);
+  append(to.outbox, from.outbox);
+  append(to.outbox_updates, from.outbox_updates);
+  append(to.silences, from.silences);
+  from.alerts.clear();
+  from.outbox.clear();
+  from.outbox_updates.clear();
+  from.silences.clear();
+}
+
 double seconds_since(SteadyClock::time_point start) {
   return std::chrono::duration<double>(SteadyClock::now() - start).count();
 }
@@ -128,8 +140,24 @@ void CommitPipeline::loop() {
   }
 }
 
-bool CommitPipeline::commit_until_taken(const CommitBatch& batch) {
+std::vector<std::function<void()>> CommitPipeline::take_alerts(CommitBatch& batch, CommitBatch& ahead) {
+  std::vector<std::function<void()>> done;
+  move_alerts(ahead, batch);
+  std::erase_if(pending_, [&](Item& item) {
+    if (item.batch.empty()) return false;  // something that waits for what came before it
+    move_alerts(ahead, item.batch);
+    if (!item.batch.empty()) return false;
+    if (item.on_durable) done.push_back(std::move(item.on_durable));
+    return true;
+  });
+  return done;
+}
+
+bool CommitPipeline::commit_until_taken(CommitBatch& batch) {
+  CommitBatch ahead;
+  std::vector<std::function<void()>> done;  // of items that are in `ahead` whole
   while (true) {
+    move_alerts(batch, ahead);
     const auto start = SteadyClock::now();
     std::string error;
     try {
@@ -138,12 +166,16 @@ bool CommitPipeline::commit_until_taken(const CommitBatch& batch) {
       error = caught.what();
     }
     std::unique_lock lock(mutex_);
-    stats_.seconds += seconds_since(start);
+    const double seconds = seconds_since(start);
+    stats_.seconds += seconds;
+    stats_.durations.note(seconds);
     if (error.empty()) {
       if (stats_.degraded) spdlog::info("history commits again");
       ++stats_.commits;
       stats_.bytes += batch.bytes();
       stats_.degraded = false;
+      lock.unlock();
+      for (const auto& call : done) call();
       return true;
     }
     if (!stats_.degraded)
@@ -152,6 +184,15 @@ bool CommitPipeline::commit_until_taken(const CommitBatch& batch) {
     stats_.error = error;
     stats_.degraded = true;
     const auto until = SteadyClock::now() + options_.retry;
+    auto more = take_alerts(batch, ahead);
+    done.insert(done.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+    lock.unlock();
+    if (!ahead.empty() && store_.commit_alerts(ahead)) {
+      outbox_.committed(ahead);
+      ahead = {};
+      for (const auto& call : std::exchange(done, {})) call();
+    }
+    lock.lock();
     wake_.wait_until(lock, until, [&] { return stopping_; });
     if (stopping_ && SteadyClock::now() >= stop_deadline_) {
       spdlog::error("history still refuses at the end: {}; what was not acked stays with the clients", error);

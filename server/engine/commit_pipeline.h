@@ -1,7 +1,8 @@
 // Groups what runs stage into transactions: a commit goes out `delay` after its first item, or sooner at `bytes`.
 //
 // A store that refuses does not lose anything: the same batch is tried again once a second until it is taken, while clients
-// keep what is not durable and the streams' own limits bound what waits here. Thread-safe.
+// keep what is not durable and the streams' own limits bound what waits here. Alerts do not wait for it: with what they caused
+// and what became of them they are stored ahead, where the store has room kept for that. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -14,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "server/engine/latency.h"
 #include "server/engine/ports/alert_outbox.h"
 #include "server/engine/ports/history_store.h"
 
@@ -36,10 +38,11 @@ class CommitPipeline {
     std::uint64_t commits = 0;
     std::uint64_t errors = 0;
     std::uint64_t bytes = 0;
-    double seconds = 0;         // in the store
-    double oldest_seconds = 0;  // now: age of the oldest item that is not durable
-    bool degraded = false;      // now: the store refuses
-    std::string error;          // its newest refusal
+    double seconds = 0;          // in the store
+    LatencyHistogram durations;  // the same, by transaction
+    double oldest_seconds = 0;   // now: age of the oldest item that is not durable
+    bool degraded = false;       // now: the store refuses
+    std::string error;           // its newest refusal
   };
 
   // The ports must outlive the pipeline.
@@ -57,7 +60,10 @@ class CommitPipeline {
  private:
   void loop();
   // One transaction, until it is taken or the stop gives up. Returns false in the latter case.
-  bool commit_until_taken(const CommitBatch& batch);
+  bool commit_until_taken(CommitBatch& batch);
+  // Moves what is about alerts out of the batch and of all that waits behind it into `ahead`; gives back the callbacks of items
+  // of which nothing is left. mutex_ held.
+  std::vector<std::function<void()>> take_alerts(CommitBatch& batch, CommitBatch& ahead);
 
   const Options options_;
   HistoryStore& store_;

@@ -51,6 +51,8 @@ v1::Limits default_limits() {
 struct Engine::Impl final : StreamHost {
   Impl(EngineOptions given, HistoryStore& history, AlertOutbox& alert_outbox, Clock& the_clock)
       : engine_options(std::move(given)),
+        rules(engine_options.thresholds_of ? engine_options.thresholds_of
+                                           : [t = engine_options.thresholds](const std::string& /*run*/) { return t; }),
         store(history),
         outbox(alert_outbox),
         engine_clock(the_clock),
@@ -72,7 +74,8 @@ struct Engine::Impl final : StreamHost {
   Clock& clock() override { return engine_clock; }
   Counters& counters() override { return engine_counters; }
 
-  std::shared_ptr<RunHandle> add(const RunRow& row);  // runs_mutex held
+  std::shared_ptr<RunHandle> add(const RunRow& row);   // runs_mutex held
+  std::shared_ptr<RunHandle> load(const RunRow& row);  // the same
   void load_running();
   void after_commit();
   void resume_waiting();
@@ -82,6 +85,7 @@ struct Engine::Impl final : StreamHost {
   void stop();
 
   const EngineOptions engine_options;
+  RuleBook rules;
   HistoryStore& store;
   AlertOutbox& outbox;
   Clock& engine_clock;
@@ -112,10 +116,33 @@ struct Engine::Impl final : StreamHost {
 std::shared_ptr<RunHandle> Engine::Impl::add(const RunRow& row) {
   auto handle = std::make_shared<RunHandle>();
   handle->run = std::make_shared<Run>(
-      RunServices{engine_options, outbox, engine_clock, pipeline, run_events, alert_events, engine_counters}, row.run_uid,
-      row.name, row.created_ms);
+      RunServices{engine_options, rules, outbox, engine_clock, pipeline, run_events, alert_events, engine_counters},
+      row.run_uid, row.name, row.created_ms);
   handle->post = [strand = asio::make_strand(pool)](std::function<void()> task) { asio::post(strand, std::move(task)); };
   runs[row.name] = handle;
+  return handle;
+}
+
+// What can't be read of a run costs as little as may be; the run itself goes on in any case. Throws StoreError when the store
+// can't be read now.
+std::shared_ptr<RunHandle> Engine::Impl::load(const RunRow& row) {
+  using Recovery = Run::Recovery;
+  for (const Recovery how : {Recovery::kWhole, Recovery::kLog, Recovery::kStreams}) {
+    const auto handle = add(row);
+    try {
+      handle->run->load(store, row, how);
+      return handle;
+    } catch (const StoreError& error) {
+      runs.erase(row.name);
+      if (error.retryable) throw;
+      spdlog::error("run '{}' cannot be read back whole: {}", row.name, error.what());
+    } catch (const std::exception& error) {
+      runs.erase(row.name);
+      spdlog::error("run '{}' cannot be read back whole: {}", row.name, error.what());
+    }
+  }
+  const auto handle = add(row);
+  handle->run->load(store, row, Recovery::kName);
   return handle;
 }
 
@@ -132,14 +159,7 @@ StreamHost::Lookup Engine::Impl::run_of(const std::string& name) {
     if (!row || row->name != name) {
       return {add({.run_uid = make_uid(), .name = name, .created_ms = engine_clock.wall_ms(), .overview = {}}), {}, {}};
     }
-    auto handle = add(*row);
-    try {
-      handle->run->load(store, *row);
-    } catch (...) {
-      runs.erase(name);
-      throw;
-    }
-    return {handle, {}, {}};
+    return {load(*row), {}, {}};
   } catch (const std::exception& error) {
     spdlog::error("run '{}' cannot be read back: {}", name, error.what());
     return {nullptr, v1::FAULT_CAUSE_SHUTTING_DOWN, std::string("the run's history cannot be read now: ") + error.what()};
@@ -149,12 +169,10 @@ StreamHost::Lookup Engine::Impl::run_of(const std::string& name) {
 void Engine::Impl::load_running() {
   std::lock_guard lock(runs_mutex);
   for (const RunRow& row : store.list_running(kMaxLoadedAtStart)) {
-    auto handle = add(row);
     try {
-      handle->run->load(store, row);
-    } catch (const std::runtime_error& error) {
+      load(row);
+    } catch (const StoreError& error) {
       spdlog::error("run '{}' cannot be read back: {}", row.name, error.what());
-      runs.erase(row.name);
     }
   }
 }
@@ -278,6 +296,16 @@ void Engine::acknowledge(const std::string& alert_id, const std::string& who, co
   });
 }
 
+void Engine::change_rules(std::function<domain::Thresholds(const std::string& run)> thresholds_of) {
+  impl_->rules.change(std::move(thresholds_of));
+  std::lock_guard lock(impl_->runs_mutex);
+  for (const auto& [name, handle] : impl_->runs) {
+    handle->post([handle] {
+      if (!handle->forgotten) handle->run->take_rules();
+    });
+  }
+}
+
 void Engine::submit(std::vector<OutboxUpdate> updates) {
   CommitBatch batch;
   batch.outbox_updates = std::move(updates);
@@ -290,10 +318,22 @@ void Engine::submit(CommitBatch batch, std::function<void()> on_durable) {
 
 std::vector<std::shared_ptr<const v1::GetRunResponse>> Engine::overviews() const {
   std::vector<std::shared_ptr<const v1::GetRunResponse>> out;
-  std::lock_guard lock(impl_->runs_mutex);
-  out.reserve(impl_->runs.size());
-  for (const auto& [name, handle] : impl_->runs) {
-    if (auto overview = handle->run->overview()) out.push_back(std::move(overview));
+  for (RunShown& run : shown()) out.push_back(std::move(run.overview));
+  return out;
+}
+
+std::vector<RunShown> Engine::shown() const {
+  std::vector<std::shared_ptr<RunHandle>> handles;
+  {
+    // Joins wait for this lock: it is held for copies of pointers only.
+    std::lock_guard lock(impl_->runs_mutex);
+    handles.reserve(impl_->runs.size());
+    for (const auto& [name, handle] : impl_->runs) handles.push_back(handle);
+  }
+  std::vector<RunShown> out;
+  out.reserve(handles.size());
+  for (const auto& handle : handles) {
+    if (RunShown shown = handle->run->shown(); shown.overview) out.push_back(std::move(shown));
   }
   return out;
 }
@@ -312,10 +352,12 @@ EngineStats Engine::stats() const {
   out.streams_fenced = counters.streams_fenced;
   out.streams_open = counters.streams_open;
   out.queued_bytes = counters.queued_bytes;
+  out.queue_limit = impl_->engine_options.total_queue_bytes;
   out.commits = commits.commits;
   out.commit_errors = commits.errors;
   out.commit_seconds = commits.seconds;
   out.committed_bytes = commits.bytes;
+  out.commit_durations = commits.durations;
   out.lag_seconds = commits.oldest_seconds;
   out.history_degraded = commits.degraded;
   return out;

@@ -17,9 +17,11 @@
 #include "server/domain/collection.h"
 #include "server/domain/thresholds.h"
 #include "server/engine/feed.h"
+#include "server/engine/latency.h"
 #include "server/engine/ports/alert_outbox.h"
 #include "server/engine/ports/clock.h"
 #include "server/engine/ports/history_store.h"
+#include "server/engine/readings.h"
 
 namespace scalewatch::engine {
 
@@ -40,9 +42,10 @@ struct EngineOptions {
   std::uint32_t max_ranks = 100'000;           // of a run
   v1::Limits limits;                           // sent in HelloAck; see default_limits()
   domain::Thresholds thresholds;
-  // Of the run of that name; empty: `thresholds`, for every run. Any thread.
+  // Of the run of that name; empty: `thresholds`, for every run. Any thread. See Engine::change_rules.
   std::function<domain::Thresholds(const std::string& run)> thresholds_of;
   domain::CollectionOptions collection;
+  std::uint32_t top_tensors = 10;  // of a run, with the least headroom, in its readings; at most 100
 };
 // 1,000,000 tensors, 512 bytes a name, 32 MiB a message.
 v1::Limits default_limits();
@@ -90,10 +93,18 @@ struct EngineStats {
   std::uint64_t commit_errors = 0;
   double commit_seconds = 0;
   std::uint64_t committed_bytes = 0;  // payloads
+  LatencyHistogram commit_durations;  // of transactions, refused ones too
   std::uint64_t streams_open = 0;     // now
   std::uint64_t queued_bytes = 0;     // now: taken from clients, not yet durable
+  std::uint64_t queue_limit = 0;      // EngineOptions::total_queue_bytes
   double lag_seconds = 0;             // now: age of the oldest report that is not durable
   bool history_degraded = false;      // now: the store refuses commits
+};
+
+// What is shown of a run in memory: never null but for the readings of one that nobody joined since this server began.
+struct RunShown {
+  std::shared_ptr<const v1::GetRunResponse> overview;
+  std::shared_ptr<const RunReadings> readings;
 };
 
 // What a live reader of a run sees, once it is durable.
@@ -118,6 +129,11 @@ class Engine {
   void acknowledge(const std::string& alert_id, const std::string& who, const std::string& comment,
                    std::function<void(const std::string& error, bool not_found)> done);
 
+  // From now on the rules of the run of a name are these: every run takes what is new to it at once, as a logged input, and
+  // rank-local windows with each rank's next report. A restart that folds the log finds the same. `thresholds_of` is called
+  // from any thread, for as long as the engine lives.
+  void change_rules(std::function<domain::Thresholds(const std::string& run)> thresholds_of);
+
   // Puts delivery outcomes into a coming commit.
   void submit(std::vector<OutboxUpdate> updates);
   // The same of what no input of a run caused (time, silences); `on_durable` is called on the committer thread.
@@ -125,6 +141,8 @@ class Engine {
 
   // Newest overview of the runs in memory: GetRunResponse without findings other than the open ones. Cheap.
   [[nodiscard]] std::vector<std::shared_ptr<const v1::GetRunResponse>> overviews() const;
+  // The same with what only metrics show.
+  [[nodiscard]] std::vector<RunShown> shown() const;
   [[nodiscard]] EngineStats stats() const;
 
   // What became durable: closed attempts and findings of every run; alerts whose state changed.

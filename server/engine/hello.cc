@@ -109,6 +109,8 @@ std::string hello_fault(const v1::Hello& hello, std::uint32_t max_ranks) {
     return fmt::format("rank {} is not under world_size {}", hello.rank(), hello.world_size());
   if (hello.incarnation().size() != Incarnation{}.size())
     return fmt::format("incarnation has {} bytes instead of 16", hello.incarnation().size());
+  if (hello.durable_seq() > hello.last_seq())
+    return fmt::format("durable_seq {} is beyond last_seq {}", hello.durable_seq(), hello.last_seq());
   if (hello.compute_dtype() < v1::DTYPE_UNSPECIFIED || hello.compute_dtype() > v1::DTYPE_E5M2)
     return "compute_dtype is unknown";
   for (const auto& [field, text] :
@@ -193,7 +195,7 @@ std::uint64_t table_hash(const domain::TensorTable& table) {
 }
 
 domain::LossCause loss_cause(v1::LossCause cause) {
-  const bool known = cause > v1::LOSS_CAUSE_UNSPECIFIED && cause <= v1::LOSS_CAUSE_DEVICE;
+  const bool known = cause > v1::LOSS_CAUSE_UNSPECIFIED && cause <= v1::LOSS_CAUSE_STORE;
   return known ? static_cast<domain::LossCause>(cause) : domain::LossCause::kInternal;
 }
 

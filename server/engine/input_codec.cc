@@ -1,9 +1,13 @@
 #include "server/engine/input_codec.h"
 
+#include <fmt/format.h>
+#include <zlib.h>
+
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "server/domain/text.h"
+#include "server/engine/rules_codec.h"
 #include "server/engine/text.h"
 
 namespace scalewatch::engine {
@@ -72,6 +76,11 @@ struct Encoder {
   json operator()(const domain::ServerLag& in) const {
     return {{"kind", "server_lag"}, {"lag", in.lag}, {"refuses", in.history_refuses}, {"why", in.why}, {"now", in.now}};
   }
+  json operator()(const domain::RulesChanged& in) const {
+    json out{{"kind", "rules_changed"}, {"rules", encode_rules(*in.rules)}, {"now", in.now}};
+    if (in.rank) out["rank"] = *in.rank;
+    return out;
+  }
   json operator()(const domain::AttemptDigest& /*in*/) const {
     throw std::logic_error("a report is logged as itself, not as an input");
   }
@@ -112,6 +121,12 @@ domain::Liveness decode_liveness(const json& in) {
   return out;
 }
 
+domain::RulesChanged decode_rules_changed(const json& in) {
+  domain::RulesChanged out{std::make_shared<domain::Thresholds>(decode_rules(in.at("rules"))), {}, in.at("now")};
+  if (in.contains("rank")) out.rank = in.at("rank").get<domain::Rank>();
+  return out;
+}
+
 domain::Input decode(const json& in) {
   const std::string kind = in.at("kind");
   if (kind == "segment_opened") return domain::SegmentOpened{in.at("segment"), in.at("now")};
@@ -124,8 +139,16 @@ domain::Input decode(const json& in) {
                                domain::loss_cause_of(in.at("cause").get<std::string>()), in.at("now")};
   }
   if (kind == "server_lag") return domain::ServerLag{in.at("lag"), in.at("refuses"), in.at("why"), in.at("now")};
+  if (kind == "rules_changed") return decode_rules_changed(in);
   if (kind == "acknowledged") return domain::Acknowledged{in.at("finding"), in.at("who"), in.at("comment"), in.at("now")};
   throw std::runtime_error("logged input of unknown kind '" + kind + "'");
+}
+
+// The last member of the object, and its end: a checksum of all before.
+constexpr std::size_t kSealBytes = std::string_view(R"(,"crc":"00000000"})").size();
+
+std::string seal_of(std::string_view text) {
+  return fmt::format(R"(,"crc":"{:08x}"}})", crc32_z(0, reinterpret_cast<const Bytef*>(text.data()), text.size()));
 }
 
 }  // namespace
@@ -133,13 +156,23 @@ domain::Input decode(const json& in) {
 std::string encode_input(const LoggedInput& input) {
   json out = std::visit(Encoder{}, input.input);
   if (input.incarnation) out["incarnation"] = to_hex(*input.incarnation);
+  if (input.segment && std::holds_alternative<domain::AttemptClosed>(input.input)) out["segment"] = *input.segment;
   // Texts were checked or clipped on entry; replace keeps a stray byte from losing the input.
-  return out.dump(-1, ' ', false, json::error_handler_t::replace);
+  std::string text = out.dump(-1, ' ', false, json::error_handler_t::replace);
+  text.pop_back();
+  return text + seal_of(text);
 }
 
 LoggedInput decode_input(std::string_view payload) try {
   const json in = json::parse(payload);
+  // A digit that changed on disk makes another input of the same form.
+  if (in.contains("crc") && (payload.size() < kSealBytes || payload.substr(payload.size() - kSealBytes) !=
+                                                                seal_of(payload.substr(0, payload.size() - kSealBytes)))) {
+    throw std::runtime_error("logged input is not what was stored");
+  }
   LoggedInput out{decode(in), {}};
+  const bool closed = std::holds_alternative<domain::AttemptClosed>(out.input);
+  if (closed && in.contains("segment")) out.segment = in.at("segment").get<std::uint32_t>();
   if (in.contains("incarnation")) out.incarnation = incarnation_from_hex(in.at("incarnation").get<std::string>());
   return out;
 } catch (const json::exception& error) {

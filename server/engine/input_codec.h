@@ -14,7 +14,8 @@ namespace scalewatch::engine {
 
 struct LoggedInput {
   domain::Input input;                     // never an AttemptDigest
-  std::optional<Incarnation> incarnation;  // of the rank that it is about: RankJoined, RankLeft, ReportsLost
+  std::optional<Incarnation> incarnation;  // of the rank that it is about: RankJoined, RankLeft, ReportsLost, RulesChanged
+  std::optional<std::uint32_t> segment{};  // of an AttemptClosed; absent in the logs of older servers
 };
 
 std::string encode_input(const LoggedInput& input);

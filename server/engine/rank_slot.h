@@ -15,6 +15,8 @@
 #include "server/domain/collection.h"
 #include "server/domain/rank_state.h"
 #include "server/engine/ports/history_store.h"
+#include "server/engine/rules_codec.h"
+#include "server/engine/tensor_meter.h"
 
 namespace scalewatch::engine {
 
@@ -28,6 +30,7 @@ struct RankSlot {
   std::uint32_t segment = 1;
   domain::Attempt attempt_base = 0;
   v1::Hello hello;
+  bool hello_lost = false;  // the stored one can't be read: the next connection brings it again
 
   // Stream side.
   std::mutex mutex;
@@ -35,8 +38,11 @@ struct RankSlot {
   std::shared_ptr<const domain::TensorTable> table = std::make_shared<domain::TensorTable>();
   std::uint32_t table_version = 0;
   domain::RankState state;
-  std::uint64_t last_seq = 0;                 // taken from the client
-  domain::Attempt last_attempt = 0;           // of the incarnation's own numbering
+  TensorMeter meter;
+  std::shared_ptr<const domain::Thresholds> rules = built_in_rules();  // that `state` goes by
+  std::shared_ptr<const domain::Thresholds> next_rules;                // and from the next report on; null = the same
+  std::uint64_t last_seq = 0;                                          // taken from the client
+  domain::Attempt last_attempt = 0;                                    // of the incarnation's own numbering
   std::uint64_t last_attempt_seq = 0;         // of the report that it came with, since this server began
   std::atomic<bool> want_state{true};         // the strand asks for a copy of `state` with the next report
   std::atomic<std::int64_t> last_seen_ms{0};  // steady clock
@@ -61,12 +67,14 @@ struct RankSlot {
   bool connected = false;
   bool left = false;
   bool reported_silent = false;    // the domain was told of its silence
+  std::int64_t begun_ms = 0;       // steady clock: when this incarnation joined; 0 = before this server began
   std::int64_t moved_ms = 0;       // steady clock: when it connected or went away
   std::uint64_t catch_up_seq = 0;  // what it had sent or kept when it connected: until then it is behind
   std::int64_t left_wall_ms = 0;
   std::uint64_t handled_seq = 0;       // logged: becomes durable with the commit that it was staged in
   domain::Attempt newest_attempt = 0;  // of the segment's numbering
   v1::ClientStats client;
+  std::shared_ptr<const RankReading> reading;              // newest; null = none since this server began
   bool shown_here = false;                                 // as the newest overview has it
   std::shared_ptr<const domain::TensorTable> known_table;  // as of the newest delta on the log; null = none
   domain::TableKey table_key;                              // of that
@@ -79,7 +87,9 @@ struct RankSlot {
     std::uint64_t seq = 0;  // folded up to here
     std::uint64_t pos = 0;  // of that report in the run's log
     std::string state;
+    std::shared_ptr<const domain::Thresholds> rules = built_in_rules();  // that it went by
   } saved;
+  std::shared_ptr<const domain::Thresholds> logged_rules = built_in_rules();  // that `state` goes by, as the log has it
 };
 
 }  // namespace scalewatch::engine

@@ -1,5 +1,7 @@
 #include "server/engine/run.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -19,6 +21,13 @@ constexpr std::int64_t kQuietRepeatMs = 60'000;     // and how often a run whose
 constexpr std::int64_t kReturnMs = 35'000;          // clients reconnect within 30 s; then they send what they had kept
 constexpr std::int64_t kJoinMs = 5'000;             // ranks of a job join within this of each other
 
+std::string fenced_by(const v1::Hello& newer) {
+  const std::string where =
+      newer.host().empty() ? std::string() : " (host " + newer.host() + ", pid " + std::to_string(newer.pid()) + ")";
+  return "a newer client of rank " + std::to_string(newer.rank()) + where +
+         " is here: this one stops for good; two jobs at once need two run names";
+}
+
 bool is_change_to_tell(domain::FindingEvent::Change change) {
   return change != domain::FindingEvent::Change::kUpdated;
 }
@@ -29,8 +38,7 @@ Run::Run(RunServices services, std::string run_uid, std::string name, std::int64
     : services_(services),
       context_{std::move(run_uid), std::move(name), {}, [this](domain::Rank rank) { return place_of(rank); }},
       created_ms_(created_ms),
-      thresholds_(services.options.thresholds_of ? services.options.thresholds_of(context_.name) : services.options.thresholds),
-      state_(thresholds_),
+      state_(*rules_),
       closer_(services.options.close_lead, services.options.close_after.count()) {
   last_input_ms_ = services_.clock.steady_ms();
   snapshot_ms_ = last_input_ms_;
@@ -49,6 +57,11 @@ std::shared_ptr<const v1::GetRunResponse> Run::overview() const {
   return overview_;
 }
 
+RunShown Run::shown() const {
+  std::lock_guard lock(overview_mutex_);
+  return {overview_, readings_};
+}
+
 // ---- who is here ----------------------------------------------------------------------------------------------------
 
 std::int64_t Run::silence_of(const RankSlot& slot, std::int64_t now) {
@@ -63,7 +76,7 @@ std::set<domain::Rank> Run::live_ranks() const {
   const std::int64_t now = services_.clock.steady_ms();
   std::set<domain::Rank> out;
   for (const auto& [rank, slot] : slots_) {
-    const bool gone = !is_here(*slot, now) && silence_of(*slot, now) >= thresholds_.rank_lost_after_ms;
+    const bool gone = !is_here(*slot, now) && silence_of(*slot, now) >= rules_->rank_lost_after_ms;
     if (slot->segment == segment_ && !slot->left && !gone) out.insert(rank);
   }
   return out;
@@ -98,9 +111,32 @@ bool Run::opens_segment(const v1::Hello& hello, const RankSlot* previous) const 
     all_left = all_left && slot->left;
     last_left_ms = std::max(last_left_ms, slot->left_wall_ms);
   }
-  if (previous != nullptr && previous->segment == segment_) return !any_here;
+  if (previous != nullptr && previous->segment == segment_) {
+    // Another job has taken the name over, whether or not the one before still runs.
+    const bool other_job =
+        !hello.job_id().empty() && !previous->hello.job_id().empty() && hello.job_id() != previous->hello.job_id();
+    return !any_here || other_job;
+  }
   // A rank that this segment has not seen joins it, unless its job has ended by itself before this client began.
   return all_left && hello.start_time_ms() > last_left_ms;
+}
+
+// Every incarnation counts from 1. One that begins within a running segment goes on after what is closed: a rank that restarts,
+// and one that the world has grown by. Another that is seen for the first time was there all along, unheard.
+domain::Attempt Run::attempt_base(const v1::Hello& hello, const RankSlot* previous) const {
+  const bool restarts = previous != nullptr && previous->segment == segment_;
+  bool grows = !restarts;
+  for (const auto& [rank, slot] : slots_) {
+    if (slot->segment == segment_ && slot->hello.world_size() >= hello.world_size()) grows = false;
+  }
+  if (!restarts && !grows) return 0;
+  // Those that begin together count alike, though attempts may have closed between their arrivals.
+  const std::int64_t now = services_.clock.steady_ms();
+  for (const auto& [rank, slot] : slots_) {
+    const bool beside = slot->segment == segment_ && slot->begun_ms != 0 && now - slot->begun_ms < kJoinMs;
+    if (beside && slot->attempt_base > 0) return slot->attempt_base;
+  }
+  return closer_.last_closed();
 }
 
 Run::Joined Run::join(const v1::Hello& hello, const std::shared_ptr<StreamImpl>& stream) {
@@ -113,14 +149,14 @@ Run::Joined Run::join(const v1::Hello& hello, const std::shared_ptr<StreamImpl>&
     ++services_.counters.streams_fenced;
     v1::Fault& fault = out.fault.emplace();
     fault.set_cause(v1::FAULT_CAUSE_FENCED);
-    fault.set_message("a newer client of rank " + std::to_string(hello.rank()) + " is here: this one stops for good");
+    fault.set_message(fenced_by(entry->hello));
     return out;
   }
+  take_rules(staged);
   if (!entry || entry->incarnation != incarnation) {
     if (auto old = entry ? entry->stream() : nullptr) {
       ++services_.counters.streams_fenced;
-      old->end(v1::FAULT_CAUSE_FENCED,
-               "a newer client of rank " + std::to_string(hello.rank()) + " is here: this one stops for good");
+      old->end(v1::FAULT_CAUSE_FENCED, fenced_by(hello));
     }
     const std::int64_t now = services_.clock.wall_ms();
     if (opens_segment(hello, entry.get())) log(domain::SegmentOpened{segment_ + 1, now}, nullptr, staged);
@@ -129,10 +165,12 @@ Run::Joined Run::join(const v1::Hello& hello, const std::shared_ptr<StreamImpl>&
     slot->incarnation = incarnation;
     slot->order = hello.incarnation_order();
     slot->segment = segment_;
-    // A rank that restarts within a running segment counts from 1 again: its attempts go on after the closed ones.
-    slot->attempt_base = entry && entry->segment == segment_ ? closer_.last_closed() : 0;
+    slot->attempt_base = attempt_base(hello, entry.get());
+    slot->begun_ms = services_.clock.steady_ms();
     slot->hello = hello;
-    slot->state.configure(to_rank_joined(hello, now), thresholds_);
+    slot->state.configure(to_rank_joined(hello, now), *slot->rules);
+    hand_rules(*slot);
+    slot->meter.configure(static_cast<DType>(hello.compute_dtype()), services_.options.top_tensors);
     slots_[hello.rank()] = slot;
     entry = slot;
     if (slots_.begin()->first == hello.rank() || context_.labels.empty()) {
@@ -142,6 +180,9 @@ Run::Joined Run::join(const v1::Hello& hello, const std::shared_ptr<StreamImpl>&
     stage_incarnation(*slot, staged.batch);
   } else if (auto old = entry->stream(); old && old != stream) {
     old->end(v1::FAULT_CAUSE_UNSPECIFIED, "this client has connected again");
+  } else if (std::exchange(entry->hello_lost, false)) {
+    entry->hello = hello;
+    stage_incarnation(*entry, staged.batch);
   }
 
   RankSlot& slot = *entry;
@@ -151,14 +192,28 @@ Run::Joined Run::join(const v1::Hello& hello, const std::shared_ptr<StreamImpl>&
   slot.last_seen_ms = services_.clock.steady_ms();
   slot.moved_ms = slot.last_seen_ms;
   slot.catch_up_seq = hello.last_seq();
-  // Only what is durable: the client frees its buffer up to here. What is on its way is sent again and dropped as a repeat.
-  out.ack.set_resume_after_seq(slot.durable_seq);
+  std::uint64_t known_seq = 0;
   {
     std::lock_guard lock(slot.mutex);
     slot.owner = stream.get();
+    known_seq = std::max(slot.last_seq, slot.handled_seq);
+    slot.last_seq = std::max(slot.last_seq, hello.durable_seq());
     note_table(slot, slot.table);
     out.ack.set_need_table(slot.table->size() != hello.table_size() || table_hash(*slot.table) != hello.table_hash());
   }
+  if (hello.durable_seq() > known_seq) {
+    // It was durable here once, and the client has let go of it.
+    spdlog::error("run '{}', rank {}: reports {} to {} were durable and are not in the store any more", context_.name,
+                  slot.rank, known_seq + 1, hello.durable_seq());
+    services_.counters.reports_lost += hello.durable_seq() - known_seq;
+    log(domain::ReportsLost{slot.rank, known_seq + 1, hello.durable_seq(), domain::LossCause::kStore,
+                            services_.clock.wall_ms()},
+        &slot, staged);
+    slot.folded_seq = hello.durable_seq();
+    slot.durable_seq = hello.durable_seq();
+  }
+  // Only what is durable: the client frees its buffer up to here. What is on its way is sent again and dropped as a repeat.
+  out.ack.set_resume_after_seq(slot.durable_seq);
   out.ack.set_run_uid(context_.run_uid);
   out.ack.set_segment(slot.segment);
   *out.ack.mutable_limits() = services_.options.limits;
@@ -183,7 +238,7 @@ void Run::disconnected(RankSlot& slot, const StreamImpl* stream) {
   {
     // Its last message is on the log already: the state belongs to exactly what was handled.
     std::lock_guard lock(slot.mutex);
-    slot.saved = {slot.last_seq, pos_, slot.state.save()};
+    slot.saved = {slot.last_seq, pos_, slot.state.save(), slot.rules};
   }
   plan_dirty_ = true;
   overview_dirty_ = true;
@@ -200,6 +255,10 @@ bool Run::busy() const {
 void Run::take(RankSlot& slot, TakenReport report, OnDurable on_durable) {
   Staged staged;
   staged.on_durable = std::move(on_durable);
+  if (report.rules != slot.logged_rules) {
+    log(domain::RulesChanged{report.rules, slot.rank, report.digest.now}, &slot, staged);
+    slot.logged_rules = report.rules;
+  }
   ReportRow& row = report.row;
   row.run_uid = context_.run_uid;
   row.rank = slot.rank;
@@ -213,13 +272,16 @@ void Run::take(RankSlot& slot, TakenReport report, OnDurable on_durable) {
   last_input_ms_ = services_.clock.steady_ms();
   reported_ms_ = last_input_ms_;
   if (report.client) slot.client = std::move(*report.client);
-  if (report.rank_state) slot.saved = {row.seq, row.pos, std::move(*report.rank_state)};
+  if (report.reading) slot.reading = std::move(report.reading);
+  if (report.rank_state) slot.saved = {row.seq, row.pos, std::move(*report.rank_state), report.rules};
 
   // A report of an older segment is history only: the run has moved on.
   if (slot.segment == segment_) {
     if (!row.retrospective) {
       slot.newest_attempt = std::max(slot.newest_attempt, row.attempt);
-      if (closer_.note(row.attempt, slot.rank, last_input_ms_)) {
+      const bool open = closer_.note(row.attempt, slot.rank, last_input_ms_);
+      meter_.take(report.digest, open);
+      if (open) {
         note_summary(row);
       } else {
         ++services_.counters.reports_late;
@@ -271,6 +333,7 @@ void Run::leave(RankSlot& slot, const std::string& reason, OnDurable on_durable)
   overview_dirty_ = true;
   overview_ms_ = 0;
   stage_overview(staged.batch);
+  publish_readings(true);
   submit(std::move(staged));
 }
 
@@ -285,11 +348,32 @@ bool Run::acknowledge(const std::string& finding_id, const std::string& who, con
   return true;
 }
 
+void Run::take_rules() {
+  if (segment_ == 0) return;  // nobody has joined: there is no run to log it for
+  Staged staged;
+  take_rules(staged);
+  submit(std::move(staged));
+}
+
+void Run::take_rules(Staged& staged) {
+  const std::uint64_t version = services_.rules.version();
+  if (version == rules_version_) return;
+  rules_version_ = version;
+  auto wanted = std::make_shared<const domain::Thresholds>(services_.rules.of(context_.name));
+  if (*wanted != *rules_) log(domain::RulesChanged{std::move(wanted), {}, services_.clock.wall_ms()}, nullptr, staged);
+}
+
+void Run::hand_rules(RankSlot& slot) const {
+  std::lock_guard lock(slot.mutex);
+  slot.next_rules = *slot.rules == *rules_ ? nullptr : rules_;
+}
+
 // ---- folding and committing -----------------------------------------------------------------------------------------
 
 void Run::log(domain::Input input, const RankSlot* slot, Staged& staged) {
   LoggedInput logged{std::move(input), {}};
   if (slot != nullptr) logged.incarnation = slot->incarnation;
+  if (std::holds_alternative<domain::AttemptClosed>(logged.input)) logged.segment = segment_;
   staged.batch.inputs.push_back({context_.run_uid, ++pos_, encode_input(logged)});
   apply(logged.input, logged.incarnation);
   fold(logged.input, staged);
@@ -310,6 +394,7 @@ void Run::apply(const domain::Input& input, const std::optional<Incarnation>& in
     segment_ms_ = services_.clock.steady_ms();
     closer_.reset();
     summaries_.clear();
+    meter_.reset();
     v1::SegmentSummary& segment = segments_.emplace_back();
     segment.set_segment(segment_);
     segment.set_started_ms(opened->now);
@@ -326,7 +411,11 @@ void Run::apply(const domain::Input& input, const std::optional<Incarnation>& in
     }
   } else if (const auto* closed = std::get_if<domain::AttemptClosed>(&input)) {
     closer_.close(closed->attempt);
+    meter_.close(closed->attempt);
     summaries_.erase(summaries_.begin(), summaries_.upper_bound(closed->attempt));
+  } else if (const auto* changed = std::get_if<domain::RulesChanged>(&input); changed != nullptr && !changed->rank) {
+    rules_ = changed->rules;
+    for (const auto& [rank, slot] : slots_) hand_rules(*slot);
   }
 }
 
@@ -376,6 +465,7 @@ void Run::note_summary(const ReportRow& row) {
 void Run::close_due(Staged& staged) {
   for (auto& due : closer_.due(live_ranks(), services_.clock.steady_ms(), patience())) {
     if (auto it = summaries_.find(due.attempt); it != summaries_.end()) {
+      it->second.mutable_missing()->Add(due.missing.begin(), due.missing.end());
       *staged.tail.emplace_back().mutable_attempt() = std::move(it->second);
     }
     log(domain::AttemptClosed{due.attempt, std::move(due.missing), services_.clock.wall_ms()}, nullptr, staged);
@@ -409,6 +499,7 @@ void Run::submit(Staged staged) {
 
 void Run::tick() {
   const std::int64_t now = services_.clock.steady_ms();
+  take_rules();
   Staged staged;
   close_due(staged);
   submit(std::move(staged));
@@ -419,6 +510,7 @@ void Run::tick() {
   Staged upkeep;
   note_who_is_here();
   stage_overview(upkeep.batch);
+  publish_readings();
   if (pos_ > snapshot_pos_ && now - snapshot_ms_ >= services_.options.snapshot_every.count()) stage_snapshot(upkeep.batch);
   submit(std::move(upkeep));
 }
@@ -426,7 +518,7 @@ void Run::tick() {
 void Run::check_liveness() {
   const std::int64_t now = services_.clock.steady_ms();
   const std::int64_t wall = services_.clock.wall_ms();
-  const std::int64_t lost_after = thresholds_.rank_lost_after_ms;
+  const std::int64_t lost_after = rules_->rank_lost_after_ms;
   domain::Liveness input{.ranks = {}, .now = wall, .server_up = now - since_ms_};
   bool changed = false;
   bool any_silent = false;
@@ -441,7 +533,7 @@ void Run::check_liveness() {
     input.ranks.push_back({rank, wall - silence, is_here(*slot, now), static_cast<domain::Phase>(slot->phase.load())});
   }
   const bool undecided = any_silent && !all_silent && now - liveness_ms_ >= kLivenessRepeatMs;
-  const bool quiet = !all_silent && now - reported_ms_ >= thresholds_.stalled_after_ms && now - liveness_ms_ >= kQuietRepeatMs;
+  const bool quiet = !all_silent && now - reported_ms_ >= rules_->stalled_after_ms && now - liveness_ms_ >= kQuietRepeatMs;
   if (input.ranks.empty() || (!changed && !undecided && !quiet)) return;
   for (auto& [rank, slot] : slots_) {
     if (slot->segment == segment_ && !slot->left) slot->reported_silent = silence_of(*slot, now) >= lost_after;
@@ -458,8 +550,7 @@ void Run::check_lag() {
   const CommitPipeline::Stats stats = services_.pipeline.stats();
   const auto lag = static_cast<domain::TimeMs>(stats.oldest_seconds * 1000);
   const bool told = lag_ms_ != 0;
-  const bool behind =
-      stats.degraded ? lag >= thresholds_.history_degraded_after_ms : lag >= thresholds_.ingest_lag_ms / (told ? 2 : 1);
+  const bool behind = stats.degraded ? lag >= rules_->history_degraded_after_ms : lag >= rules_->ingest_lag_ms / (told ? 2 : 1);
   if (behind ? told && now - lag_ms_ < kLagRepeatMs : !told) return;
   // Nobody is there to be told, and no end of it is waited for.
   if (behind && live_ranks().empty()) return;

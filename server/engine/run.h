@@ -22,12 +22,16 @@
 #include "server/engine/engine.h"
 #include "server/engine/input_codec.h"
 #include "server/engine/rank_slot.h"
+#include "server/engine/readings.h"
+#include "server/engine/rule_book.h"
+#include "server/engine/run_meter.h"
 
 namespace scalewatch::engine {
 
 // What all runs share. Outlives them.
 struct RunServices {
   const EngineOptions& options;
+  const RuleBook& rules;
   AlertOutbox& outbox;
   Clock& clock;
   CommitPipeline& pipeline;
@@ -41,15 +45,25 @@ struct TakenReport {
   ReportRow row;                 // less run, stream, pos
   domain::AttemptDigest digest;  // folded
   std::optional<v1::ClientStats> client;
-  std::optional<std::string> rank_state;  // RankState::save() after this report, when it was asked for
+  std::shared_ptr<const RankReading> reading;       // null: as before
+  std::shared_ptr<const domain::Thresholds> rules;  // that the digest was made by
+  std::optional<std::string> rank_state;            // RankState::save() after this report, when it was asked for
 };
 
 class Run {
  public:
   Run(RunServices services, std::string run_uid, std::string name, std::int64_t created_ms);
 
-  // Folds what the store has of the run. Throws StoreError, or std::runtime_error when the log does not decode.
-  void load(HistoryStore& store, const RunRow& row);
+  // Folds what the store has of the run. What can't be read in it is left out and told: a row costs itself (its report is
+  // logged as lost, cause store), a snapshot the time to fold the log from its beginning, a log the state of the segment.
+  enum class Recovery : std::uint8_t {
+    kWhole,    // from the newest snapshot on
+    kLog,      // from the log alone
+    kStreams,  // as if it began now, with the clients that are known
+    kName,     // only name and segment are known
+  };
+  // Throws StoreError or std::runtime_error when that way is barred; the object is of no use then.
+  void load(HistoryStore& store, const RunRow& row, Recovery how = Recovery::kWhole);
 
   // A client start or reconnect. Returns the slot and the answer, or a fault.
   struct Joined {
@@ -70,12 +84,16 @@ class Run {
   // Logs that somebody is on an open finding; false when no open finding has that id.
   bool acknowledge(const std::string& finding_id, const std::string& who, const std::string& comment, OnDurable on_durable);
 
+  // Takes the rules as they are configured now, if they are others: from here on, as a logged input.
+  void take_rules();
+
   // Timers: closing by time, liveness, snapshots, overviews. Cheap when nothing is due.
   void tick();
   // Stages a last snapshot, if anything changed since the newest.
   void stage_final();
 
   [[nodiscard]] std::shared_ptr<const v1::GetRunResponse> overview() const;  // any thread
+  [[nodiscard]] RunShown shown() const;                                      // any thread
   [[nodiscard]] const std::string& run_uid() const { return context_.run_uid; }
   [[nodiscard]] const std::string& name() const { return context_.name; }
   // Streams that may still call, or anything unsettled: such a run stays in memory.
@@ -97,6 +115,9 @@ class Run {
   // Folds into the state alone: what live running and recovery share.
   std::vector<domain::FindingEvent> fold_state(const domain::Input& input);
   void close_due(Staged& staged);
+  void take_rules(Staged& staged);
+  // The rank's own state takes the run's rules with its next report.
+  void hand_rules(RankSlot& slot) const;
   void submit(Staged staged);
   [[nodiscard]] RunContext::Place place_of(domain::Rank rank) const;
   void stage_overview(CommitBatch& batch);
@@ -115,8 +136,12 @@ class Run {
   // Whom closing waits for.
   [[nodiscard]] AttemptCloser::Patience patience() const;
   [[nodiscard]] bool opens_segment(const v1::Hello& hello, const RankSlot* previous) const;
+  [[nodiscard]] domain::Attempt attempt_base(const v1::Hello& hello, const RankSlot* previous) const;
   [[nodiscard]] v1::RunStatus status() const;
   [[nodiscard]] v1::GetRunResponse make_overview() const;
+  [[nodiscard]] RunReadings make_readings() const;
+  // At most four times a second, unless it must be now.
+  void publish_readings(bool now = false);
   void note_who_is_here();
   void note_summary(const ReportRow& row);
 
@@ -136,6 +161,12 @@ class Run {
   SlotIndex load_slots(HistoryStore& store);
   void replay_report(const ReportRow& row, std::uint64_t folded_pos, const SlotIndex& index);
   void replay_input(const InputRow& row, std::uint64_t folded_pos, const SlotIndex& index);
+  // The input that opened the segment, or brought the rank, may be among what can't be read.
+  void enter_segment(std::uint32_t segment, domain::TimeMs now);
+  void bring_rank(const std::shared_ptr<RankSlot>& slot, domain::TimeMs now);
+  void start_over(const RunRow& row, const SlotIndex& index);
+  // Logs what was found unreadable and was not told before.
+  void tell_unreadable();
   // The engine's own reaction to an input, live and in recovery alike.
   void apply(const domain::Input& input, const std::optional<Incarnation>& incarnation);
 
@@ -147,12 +178,21 @@ class Run {
   domain::Severity worst_ = domain::Severity::kNone;  // of the segment's findings, open or resolved
   std::int64_t segment_ms_ = 0;                       // steady clock: when it opened here
   std::uint64_t pos_ = 0;
-  domain::Thresholds thresholds_;
+  std::shared_ptr<const domain::Thresholds> rules_ = built_in_rules();  // that the log has
+  std::uint64_t rules_version_ = 0;                                     // of the configured ones looked at last
   domain::RunState state_;
   AttemptCloser closer_;
   std::map<domain::Rank, std::shared_ptr<RankSlot>> slots_;  // newest incarnation of each rank, of any segment
   std::vector<v1::SegmentSummary> segments_;                 // the newest kMaxSegments
   std::map<domain::Attempt, v1::AttemptSummary> summaries_;  // of open attempts, for the tail
+  RunMeter meter_;
+
+  // What recovery could not read; empty afterwards.
+  struct Unreadable {
+    std::uint64_t rows = 0;                                // of all kinds
+    std::map<RankSlot*, std::set<std::uint64_t>> reports;  // by seq, not yet told
+    std::vector<std::pair<std::shared_ptr<RankSlot>, std::pair<std::uint64_t, std::uint64_t>>> ranges;
+  } unreadable_;
 
   std::uint64_t snapshot_pos_ = 0;
   std::int64_t snapshot_ms_ = 0;  // steady clock
@@ -165,8 +205,11 @@ class Run {
   std::int64_t lag_ms_ = 0;                     // steady clock: when the domain was last told; 0 = all was well then
   std::int64_t liveness_ms_ = 0;                // steady clock: when the domain was last told
   std::atomic<std::int64_t> last_input_ms_{0};  // steady clock
+  bool readings_dirty_ = false;
+  std::int64_t readings_ms_ = 0;  // steady clock
   mutable std::mutex overview_mutex_;
   std::shared_ptr<const v1::GetRunResponse> overview_;
+  std::shared_ptr<const RunReadings> readings_;  // a little older
 };
 
 }  // namespace scalewatch::engine

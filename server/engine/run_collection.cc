@@ -48,7 +48,7 @@ domain::CollectionPlan Run::plan() const {
   const std::int64_t now = services_.clock.steady_ms();
   std::vector<domain::CollectionRank> ranks;
   for (const auto& [rank, slot] : slots_) {
-    const bool lost = silence_of(*slot, now) >= thresholds_.rank_lost_after_ms;
+    const bool lost = silence_of(*slot, now) >= rules_->rank_lost_after_ms;
     if (slot->segment == segment_ && !slot->left && !lost && slot->known_table) {
       ranks.push_back({rank, slot->table_key, slot->known_table});
     }

@@ -1,7 +1,10 @@
 // What lists, metrics and GetRun show of a run.
 #include <algorithm>
+#include <map>
+#include <string_view>
 #include <utility>
 
+#include "server/domain/policy.h"
 #include "server/domain/text.h"
 #include "server/engine/finding_codec.h"
 #include "server/engine/run.h"
@@ -12,6 +15,7 @@ namespace scalewatch::engine {
 namespace {
 
 constexpr std::int64_t kOverviewEveryMs = 50;
+constexpr std::int64_t kReadingsEveryMs = 250;  // nobody scrapes more often
 
 void fill(const domain::ScalerView& from, std::uint32_t index, v1::ScalerSummary& to) {
   to.set_scaler(index);
@@ -56,6 +60,13 @@ void fill(const std::vector<domain::LossView>& from, v1::RankSummary& to) {
     to.set_lost_reports(to.lost_reports() + loss.reports);
     to.set_thinned_reports(to.thinned_reports() + loss.thinned);
   }
+}
+
+void merge(const RoleReading& from, RoleReading& to) {
+  if (from.headroom) to.headroom = std::min(to.headroom.value_or(*from.headroom), *from.headroom);
+  if (from.worst_under) to.worst_under = std::max(to.worst_under.value_or(0), *from.worst_under);
+  to.non_zero += from.non_zero;
+  to.under += from.under;
 }
 
 }  // namespace
@@ -138,6 +149,32 @@ v1::GetRunResponse Run::make_overview() const {
   return out;
 }
 
+RunReadings Run::make_readings() const {
+  const domain::RunView view = state_.view();
+  RunReadings out;
+  for (const domain::ScalerView& scaler : view.scalers) {
+    const auto policy = domain::make_policy(scaler.info.policy, scaler.info.parameters);
+    out.scalers.push_back({{}, policy ? policy->floor() : std::nullopt});
+  }
+  out.gradient_norm = view.grad_norm;
+  meter_.tell(out);
+  // Over ranks that hold the same tensor, the worst.
+  std::map<std::pair<Role, std::string_view>, double> tensors;
+  for (const auto& [rank, slot] : slots_) {
+    if (slot->segment != segment_ || !slot->reading) continue;
+    for (std::size_t i = 0; i < kRoles; ++i) merge(slot->reading->roles.at(i), out.roles.at(i));
+    for (const TensorReading& tensor : slot->reading->tensors) {
+      const auto [it, fresh] = tensors.try_emplace({tensor.role, tensor.name}, tensor.headroom);
+      if (!fresh) it->second = std::min(it->second, tensor.headroom);
+    }
+  }
+  for (const auto& [key, headroom] : tensors) out.tensors.push_back({std::string(key.second), key.first, headroom});
+  std::stable_sort(out.tensors.begin(), out.tensors.end(),
+                   [](const TensorReading& a, const TensorReading& b) { return a.headroom < b.headroom; });
+  if (out.tensors.size() > services_.options.top_tensors) out.tensors.resize(services_.options.top_tensors);
+  return out;
+}
+
 // At most every 50 ms: a list needs no more, and a run at full rate would pay for each report.
 void Run::stage_overview(CommitBatch& batch) {
   const std::int64_t now = services_.clock.steady_ms();
@@ -159,6 +196,17 @@ void Run::stage_overview(CommitBatch& batch) {
   batch.runs.push_back(std::move(row));
   std::lock_guard lock(overview_mutex_);
   overview_ = std::move(overview);
+  readings_dirty_ = true;
+}
+
+void Run::publish_readings(bool now) {
+  const std::int64_t steady = services_.clock.steady_ms();
+  if (!now && (!readings_dirty_ || steady - readings_ms_ < kReadingsEveryMs)) return;
+  readings_dirty_ = false;
+  readings_ms_ = steady;
+  auto readings = std::make_shared<const RunReadings>(make_readings());
+  std::lock_guard lock(overview_mutex_);
+  readings_ = std::move(readings);
 }
 
 }  // namespace scalewatch::engine

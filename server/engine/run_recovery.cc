@@ -1,4 +1,6 @@
 // State = fold(newest snapshot, log after it). What the log caused (alerts, outbox) was committed with it: nothing fires anew.
+//
+// A row that can't be read is left out, the same way at every start, so that the fold stays one of the same inputs.
 #include <spdlog/spdlog.h>
 #include <algorithm>
 
@@ -7,6 +9,7 @@
 
 #include "server/engine/hello.h"
 #include "server/engine/report_codec.h"
+#include "server/engine/rules_codec.h"
 #include "server/engine/run.h"
 #include "server/engine/text.h"
 
@@ -37,6 +40,7 @@ std::string Run::save_state() const {
            {"segment", segment_},
            {"worst", static_cast<int>(worst_)},
            {"labels", context_.labels},
+           {"rules", encode_rules(*rules_)},
            {"domain", binary(state_.save())},
            {"last_closed", closer_.last_closed()},
            {"segments", json::array()},
@@ -55,7 +59,8 @@ std::string Run::save_state() const {
                             {"newest_attempt", slot->newest_attempt},
                             {"saved_seq", slot->saved.seq},
                             {"saved_pos", slot->saved.pos},
-                            {"saved", binary(slot->saved.state)}});
+                            {"saved", binary(slot->saved.state)},
+                            {"saved_rules", encode_rules(*slot->saved.rules)}});
   }
   const auto bytes = json::to_cbor(out);
   return {bytes.begin(), bytes.end()};
@@ -65,11 +70,13 @@ bool Run::load_state(const std::string& bytes, const SlotIndex& index) try {
   const json in = json::from_cbor(bytes);
   const int version = in.at("version");
   if (version < kStateVersion) return false;
-  if (version > kStateVersion) throw std::runtime_error("its snapshot is of a newer version of scalewatchd");
+  if (version > kStateVersion) throw StoreError("its snapshot is of a newer version of scalewatchd", true);
   in.at("pos").get_to(pos_);
   in.at("segment").get_to(segment_);
   worst_ = static_cast<domain::Severity>(in.value("worst", 0));
   in.at("labels").get_to(context_.labels);
+  if (in.contains("rules")) rules_ = std::make_shared<const domain::Thresholds>(decode_rules(in.at("rules")));
+  state_ = domain::RunState(*rules_);
   state_.load(text_of(in.at("domain")));
   for (const auto& segment : in.at("segments")) {
     v1::SegmentSummary& to = segments_.emplace_back();
@@ -93,13 +100,42 @@ bool Run::load_state(const std::string& bytes, const SlotIndex& index) try {
     saved.at("silent").get_to(slot.reported_silent);
     slot.handled_seq = std::max(slot.handled_seq, saved.at("handled_seq").get<std::uint64_t>());
     saved.at("newest_attempt").get_to(slot.newest_attempt);
-    slot.saved = {saved.at("saved_seq"), saved.at("saved_pos"), text_of(saved.at("saved"))};
+    slot.saved = {saved.at("saved_seq"), saved.at("saved_pos"), text_of(saved.at("saved")), built_in_rules()};
+    if (saved.contains("saved_rules")) {
+      slot.saved.rules = std::make_shared<const domain::Thresholds>(decode_rules(saved.at("saved_rules")));
+      slot.rules = slot.logged_rules = slot.saved.rules;
+      slot.state.change_rules(*slot.rules);
+    }
     if (!slot.saved.state.empty()) slot.state.load(slot.saved.state);
   }
   return true;
 } catch (const json::exception& error) {
   throw std::runtime_error(std::string("snapshot does not decode: ") + error.what());
 }
+
+namespace {
+
+// Bytes of something else may parse, too.
+bool read_hello(const IncarnationRow& row, v1::Hello& hello) {
+  return hello.ParseFromString(row.hello) && hello.rank() == row.rank && hello.incarnation().size() == row.incarnation.size() &&
+         incarnation_of(hello) == row.incarnation && hello_fault(hello, row.rank + std::max(hello.world_size(), 1U)).empty();
+}
+
+std::shared_ptr<domain::TensorTable> read_table(const std::vector<TableRow>& rows, const v1::Limits& limits,
+                                                std::uint32_t& version, std::uint64_t& unreadable) {
+  auto table = std::make_shared<domain::TensorTable>();
+  for (const TableRow& stored : rows) {
+    v1::TableDelta delta;
+    // What follows a part that is missing has no place: the client sends the table again when it connects.
+    if (!delta.ParseFromString(stored.delta) || delta.infos().empty() || !append_table(*table, delta, limits).empty()) {
+      ++unreadable;
+    }
+    version = std::max(version, stored.version);
+  }
+  return table;
+}
+
+}  // namespace
 
 Run::SlotIndex Run::load_slots(HistoryStore& store) {
   SlotIndex index;
@@ -114,29 +150,33 @@ Run::SlotIndex Run::load_slots(HistoryStore& store) {
     slot->left = row.left;
     slot->last_seen_ms = services_.clock.steady_ms();
     slot->moved_ms = services_.clock.steady_ms();
-    if (!slot->hello.ParseFromString(row.hello)) throw std::runtime_error("a stored Hello does not parse");
-    slot->state.configure(to_rank_joined(slot->hello, 0), thresholds_);
-    auto table = std::make_shared<domain::TensorTable>();
-    for (const TableRow& stored : store.tables(context_.run_uid, row.rank, row.incarnation)) {
-      v1::TableDelta delta;
-      if (!delta.ParseFromString(stored.delta)) throw std::runtime_error("a stored tensor table does not parse");
-      if (auto fault = append_table(*table, delta, services_.options.limits); !fault.empty())
-        throw std::runtime_error("a stored tensor table: " + fault);
-      slot->table_version = stored.version;
+    if (!read_hello(row, slot->hello)) {
+      ++unreadable_.rows;
+      slot->hello_lost = true;
+      slot->hello.Clear();
+      slot->hello.set_rank(row.rank);
+      slot->hello.set_world_size(row.rank + 1);
     }
-    slot->table = std::move(table);
+    slot->state.configure(to_rank_joined(slot->hello, 0), *slot->rules);
+    slot->meter.configure(static_cast<DType>(slot->hello.compute_dtype()), services_.options.top_tensors);
+    slot->table = read_table(store.tables(context_.run_uid, row.rank, row.incarnation), services_.options.limits,
+                             slot->table_version, unreadable_.rows);
     note_table(*slot, slot->table);
     index[{row.rank, row.incarnation}] = std::move(slot);
   }
   return index;
 }
 
-void Run::load(HistoryStore& store, const RunRow& row) {
+void Run::load(HistoryStore& store, const RunRow& row, Recovery how) {
   created_ms_ = row.created_ms;
   last_report_ms_ = row.last_report_ms;
+  if (how == Recovery::kName) return start_over(row, {});
   const SlotIndex index = load_slots(store);
-  if (const auto snapshot = store.newest_snapshot(context_.run_uid); snapshot && !load_state(snapshot->state, index)) {
-    spdlog::info("run '{}' is folded anew from its log: its snapshot is of an older version", context_.name);
+  if (how == Recovery::kStreams) return start_over(row, index);
+  if (how == Recovery::kWhole) {
+    if (const auto snapshot = store.newest_snapshot(context_.run_uid); snapshot && !load_state(snapshot->state, index)) {
+      spdlog::info("run '{}' is folded anew from its log: its snapshot is of an older version", context_.name);
+    }
   }
   const std::uint64_t folded_pos = pos_;
   snapshot_pos_ = folded_pos;
@@ -156,15 +196,96 @@ void Run::load(HistoryStore& store, const RunRow& row) {
       slot->last_attempt = std::max(slot->last_attempt, slot->newest_attempt - slot->attempt_base);
     slot->folded_seq = slot->handled_seq;
     slot->durable_seq = slot->handled_seq;
+    hand_rules(*slot);
   }
   overview_dirty_ = true;
+  tell_unreadable();
+}
+
+// The log's numbers can't be read either: go on far beyond them. Fewer than a thousand are given out a millisecond.
+void Run::start_over(const RunRow& row, const SlotIndex& index) {
+  pos_ = static_cast<std::uint64_t>(services_.clock.wall_ms()) * 1000;
+  segment_ = row.segment;
+  for (const auto& [key, slot] : index) {
+    slot->last_seq = slot->handled_seq;
+    slot->folded_seq = slot->handled_seq;
+    slot->durable_seq = slot->handled_seq;
+    auto& newest = slots_[slot->rank];
+    if (!newest || newest->order < slot->order) newest = slot;
+  }
+  Staged staged;
+  const std::int64_t now = services_.clock.wall_ms();
+  log(domain::SegmentOpened{segment_, now}, nullptr, staged);
+  for (const auto& [rank, slot] : slots_) {
+    if (slot->segment != segment_) continue;
+    log(to_rank_joined(slot->hello, now), slot.get(), staged);
+    if (slot->handled_seq > 0) unreadable_.ranges.push_back({slot, {1, slot->handled_seq}});
+  }
+  stage_snapshot(staged.batch);
+  overview_dirty_ = true;
+  submit(std::move(staged));
+  tell_unreadable();
+}
+
+void Run::tell_unreadable() {
+  const Unreadable found = std::exchange(unreadable_, {});
+  auto ranges = found.ranges;
+  for (const auto& [slot, seqs] : found.reports) {
+    for (const std::uint64_t seq : seqs) {
+      const bool next = !ranges.empty() && ranges.back().first.get() == slot && ranges.back().second.second + 1 == seq;
+      if (next) {
+        ranges.back().second.second = seq;
+      } else {
+        ranges.push_back({slots_.at(slot->rank), {seq, seq}});
+      }
+    }
+  }
+  if (found.rows == 0 && ranges.empty()) return;
+  spdlog::error("run '{}': {} rows in the store can't be read and are left out; {} ranges of reports are told as lost",
+                context_.name, found.rows, ranges.size());
+  Staged staged;
+  for (const auto& [slot, range] : ranges) {
+    services_.counters.reports_lost += range.second - range.first + 1;
+    log(domain::ReportsLost{slot->rank, range.first, range.second, domain::LossCause::kStore, services_.clock.wall_ms()},
+        slot.get(), staged);
+  }
+  submit(std::move(staged));
+}
+
+void Run::enter_segment(std::uint32_t segment, domain::TimeMs now) {
+  if (segment <= segment_) return;
+  const domain::Input opened = domain::SegmentOpened{segment, now};
+  apply(opened, {});
+  fold_state(opened);
+}
+
+void Run::bring_rank(const std::shared_ptr<RankSlot>& slot, domain::TimeMs now) {
+  enter_segment(slot->segment, now);
+  auto& current = slots_[slot->rank];
+  if (current && current->order >= slot->order) return;
+  current = slot;
+  const domain::Input joined = to_rank_joined(slot->hello, now);
+  apply(joined, slot->incarnation);
+  fold_state(joined);
 }
 
 void Run::replay_report(const ReportRow& row, std::uint64_t folded_pos, const SlotIndex& index) {
   const auto found = index.find({row.rank, row.incarnation});
-  v1::Report report;
-  if (found == index.end() || !report.ParseFromString(row.payload)) throw std::runtime_error("a stored report does not decode");
+  pos_ = std::max(pos_, row.pos);
+  if (found == index.end()) {
+    ++unreadable_.rows;
+    return;
+  }
   RankSlot& slot = *found->second;
+  if (row.pos > folded_pos) bring_rank(found->second, row.time_ms);
+  v1::Report report;
+  if (!report.ParseFromString(row.payload) || report.seq() != row.seq) {
+    if (row.pos <= folded_pos) return;
+    ++unreadable_.rows;
+    slot.handled_seq = std::max(slot.handled_seq, row.seq);
+    if (slots_[row.rank].get() == &slot) unreadable_.reports[&slot].insert(row.seq);
+    return;
+  }
   if (row.seq <= slot.saved.seq) return;
   auto digest = digest_of(report, row.rank, row.attempt, row.time_ms, slot.table);
   slot.state.fold(columns_of(report), digest);
@@ -172,7 +293,6 @@ void Run::replay_report(const ReportRow& row, std::uint64_t folded_pos, const Sl
   if (!row.retrospective) slot.last_attempt = std::max(slot.last_attempt, report.attempt());
   if (report.has_client()) slot.client = report.client();
   if (row.pos <= folded_pos) return;
-  pos_ = row.pos;
   slot.handled_seq = std::max(slot.handled_seq, row.seq);
   last_report_ms_ = std::max(last_report_ms_, row.time_ms);
   if (slot.segment != segment_) return;
@@ -183,13 +303,28 @@ void Run::replay_report(const ReportRow& row, std::uint64_t folded_pos, const Sl
   fold_state(digest);
 }
 
-void Run::replay_input(const InputRow& row, std::uint64_t folded_pos, const SlotIndex& index) {
-  if (row.pos <= folded_pos) return;
+void Run::replay_input(const InputRow& row, std::uint64_t folded_pos, const SlotIndex& index) try {
+  const bool folded = row.pos <= folded_pos;
+  // A rank's own state may be older than the run's: what changed for it since comes before its next report.
+  if (folded && row.payload.find("\"rules_changed\"") == std::string::npos) return;
+  pos_ = std::max(pos_, row.pos);
   const LoggedInput logged = decode_input(row.payload);
-  pos_ = row.pos;
+  if (const auto* changed = std::get_if<domain::RulesChanged>(&logged.input); changed != nullptr && changed->rank) {
+    const auto found = index.find({*changed->rank, logged.incarnation.value_or(Incarnation{})});
+    if (found != index.end() && row.pos > found->second->saved.pos) {
+      RankSlot& slot = *found->second;
+      slot.rules = slot.logged_rules = changed->rules;
+      slot.state.change_rules(*slot.rules);
+    }
+  }
+  if (folded) return;
   if (const auto* joined = std::get_if<domain::RankJoined>(&logged.input); joined != nullptr && logged.incarnation) {
     const auto found = index.find({joined->rank, *logged.incarnation});
-    if (found == index.end()) throw std::runtime_error("a logged incarnation is not in the store");
+    if (found == index.end()) {
+      ++unreadable_.rows;
+      return;
+    }
+    enter_segment(found->second->segment, joined->now);
     slots_[joined->rank] = found->second;
     const auto& labels = found->second->hello.labels();
     if (slots_.begin()->first == joined->rank || context_.labels.empty()) context_.labels = {labels.begin(), labels.end()};
@@ -197,12 +332,23 @@ void Run::replay_input(const InputRow& row, std::uint64_t folded_pos, const Slot
   if (const auto* liveness = std::get_if<domain::Liveness>(&logged.input)) {
     for (const auto& seen : liveness->ranks) {
       if (auto it = slots_.find(seen.rank); it != slots_.end()) {
-        it->second->reported_silent = liveness->now - seen.last_seen >= thresholds_.rank_lost_after_ms;
+        it->second->reported_silent = liveness->now - seen.last_seen >= rules_->rank_lost_after_ms;
       }
+    }
+  }
+  if (const auto* lost = std::get_if<domain::ReportsLost>(&logged.input);
+      lost != nullptr && lost->cause == domain::LossCause::kStore) {
+    if (const auto slot = slots_.find(lost->rank); slot != slots_.end()) {
+      auto& untold = unreadable_.reports[slot->second.get()];
+      untold.erase(untold.lower_bound(lost->first_seq), untold.upper_bound(lost->last_seq));
     }
   }
   apply(logged.input, logged.incarnation);
   fold_state(logged.input);
+} catch (const StoreError&) {
+  throw;
+} catch (const std::runtime_error&) {
+  ++unreadable_.rows;
 }
 
 }  // namespace scalewatch::engine

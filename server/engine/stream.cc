@@ -105,14 +105,22 @@ void StreamImpl::join(const v1::Hello& hello) {
   slot_ = joined.slot;
   v1::ServerMessage message;
   *message.mutable_hello_ack() = std::move(joined.ack);
-  State expected = State::kJoining;  // unless it was ended meanwhile
-  const bool open = state_.compare_exchange_strong(expected, State::kOpen);
-  std::lock_guard lock(peer_mutex_);
-  if (peer_ && open) {
-    peer_->send(message);
-    peer_->resume();
-  } else if (!peer_) {
+  const std::uint64_t told = message.hello_ack().resume_after_seq();
+  bool here = false;
+  {
+    std::lock_guard lock(peer_mutex_);  // an ack that sees it open waits for its HelloAck
+    State expected = State::kJoining;   // unless it was ended meanwhile
+    const bool open = state_.compare_exchange_strong(expected, State::kOpen);
+    here = peer_ != nullptr;
+    if (here && open) {
+      peer_->send(message);
+      peer_->resume();
+    }
+  }
+  if (!here) {
     handle_->run->disconnected(*slot_, this);
+  } else if (slot_->durable_seq > told) {
+    send_ack();
   }
 }
 
@@ -193,7 +201,14 @@ Stream::Next StreamImpl::on_report(v1::Report& report) {
     taken.row = row_of(report);
     taken.digest =
         digest_of(report, slot_->rank, report.attempt() + slot_->attempt_base, host_.clock().wall_ms(), slot_->table);
-    slot_->state.fold(columns_of(report), taken.digest);
+    if (slot_->next_rules) {
+      slot_->rules = std::exchange(slot_->next_rules, nullptr);
+      slot_->state.change_rules(*slot_->rules);
+    }
+    taken.rules = slot_->rules;
+    const auto columns = columns_of(report);
+    slot_->state.fold(columns, taken.digest);
+    taken.reading = slot_->meter.take(columns, taken.digest, host_.clock().steady_ms());
     add_log(report, taken.digest);
     if (slot_->want_state.exchange(false)) taken.rank_state = slot_->state.save();
   }
@@ -321,6 +336,8 @@ void StreamImpl::tell(const v1::Directive& directive) {
 
 void StreamImpl::send_ack() {
   ack_due_ = false;
+  // What the connection before brought may become durable while this one still joins: HelloAck tells, or join() after it.
+  if (state_ != State::kOpen) return;
   v1::ServerMessage message;
   message.mutable_ack()->set_folded_seq(slot_->folded_seq);
   message.mutable_ack()->set_durable_seq(slot_->durable_seq);

@@ -1,4 +1,6 @@
 // The part of the store that alerting reads: the outbox and the alerts.
+#include <algorithm>
+#include <limits>
 #include <string>
 
 #include "server/history/rows.h"
@@ -8,19 +10,67 @@ namespace scalewatch::history {
 
 namespace {
 constexpr int kMaxDeliveries = 1000;
+
+// key, sink, alert_id, transition, created_ms and alert, from `column` on.
+engine::OutboxRow read_outbox(const Query& query, int column) {
+  return {query.bytes(column),     query.bytes(column + 1), query.bytes(column + 2),
+          query.bytes(column + 3), query.i64(column + 4),   query.bytes(column + 5)};
+}
+
 }  // namespace
 
 std::vector<engine::OutboxStore::Pending> SqliteStore::due_outbox(std::int64_t now_ms, std::size_t limit) {
   ReadPool::Lease lease(readers_);
   Query query(*lease,
-              "SELECT key, sink, alert_id, transition, created_ms, alert, tries FROM outbox "
+              "SELECT key, sink, alert_id, transition, created_ms, alert, tries, crc FROM outbox "
               "WHERE delivered = 0 AND next_try_ms <= ? ORDER BY id LIMIT ?",
               now_ms, limit);
   std::vector<Pending> rows;
   while (query.step()) {
-    rows.push_back(
-        {{query.bytes(0), query.bytes(1), query.bytes(2), query.bytes(3), query.i64(4), query.bytes(5)}, query.u32(6)});
+    Pending& pending = rows.emplace_back();
+    pending.row = read_outbox(query, 0);
+    pending.tries = query.u32(6);
+    // Rows of older servers have none.
+    pending.damaged = !query.is_null(7) && query.i64(7) != outbox_crc(pending.row);
   }
+  return rows;
+}
+
+std::map<std::string, std::uint64_t> SqliteStore::count_dead_letters(std::int64_t since_ms) {
+  ReadPool::Lease lease(readers_);
+  Query query(*lease, "SELECT sink, count(*) FROM outbox WHERE given_up_ms > 0 AND given_up_ms >= ? GROUP BY sink", since_ms);
+  std::map<std::string, std::uint64_t> counts;
+  while (query.step()) counts[query.bytes(0)] = query.u64(1);
+  return counts;
+}
+
+std::vector<engine::DeadLetterRow> SqliteStore::dead_letters(const DeadLetters& which, std::size_t limit) {
+  ReadPool::Lease lease(readers_);
+  const DeadLetters::After after = which.after.value_or(
+      DeadLetters::After{std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::max()});
+  Query query(*lease,
+              "SELECT key, sink, alert_id, transition, created_ms, alert, tries, last_error, given_up_ms, id FROM outbox "
+              "WHERE given_up_ms > 0 AND given_up_ms >= ?1 AND (given_up_ms, id) < (?2, ?3) AND (?4 = '' OR sink = ?4) "
+              "AND (?5 = '' OR key = ?5) ORDER BY given_up_ms DESC, id DESC LIMIT ?6",
+              which.since_ms, after.given_up_ms, after.id, which.sink, which.key, limit);
+  std::vector<engine::DeadLetterRow> rows;
+  while (query.step()) {
+    rows.push_back({query.i64(9), read_outbox(query, 0), query.u32(6), query.bytes(7), query.i64(8)});
+  }
+  return rows;
+}
+
+std::vector<engine::AlertRow> SqliteStore::fired_since(std::int64_t after_ms, std::size_t limit) {
+  std::vector<engine::AlertRow> rows;
+  ReadPool::Lease lease(readers_);
+  // By severity, as the index has them.
+  for (const std::int32_t severity : {v1::SEVERITY_CRITICAL, v1::SEVERITY_WARNING, v1::SEVERITY_INFO}) {
+    Query query(*lease, select_alerts("WHERE severity = ? AND fired_ms > ? ORDER BY fired_ms DESC LIMIT ?"), severity, after_ms,
+                limit);
+    while (query.step()) rows.push_back(read_alert(query));
+  }
+  std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.fired_ms > b.fired_ms; });
+  if (rows.size() > limit) rows.resize(limit);
   return rows;
 }
 

@@ -4,6 +4,7 @@
 #include "server/history/api_impl.h"
 #include "server/history/attempt_octaves.h"
 #include "server/history/attempt_records.h"
+#include "server/history/closings.h"
 #include "server/history/page_token.h"
 #include "server/history/scaler_reader.h"
 
@@ -85,6 +86,7 @@ void Api::do_get_attempt(const v1::GetAttemptRequest& request, v1::GetAttemptRes
   }
   summary.set_segment(segment);
   for (auto& point : scalers_at(pool_, run.id, segment, attempt, range.rank)) *summary.add_scalers() = std::move(point);
+  for (const std::uint32_t rank : missing_ranks(pool_, run.id, segment, attempt)) summary.add_missing(rank);
 
   for (const auto tensor : records.present()) {
     if (response.tensors_size() == static_cast<int>(size)) {

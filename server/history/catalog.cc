@@ -7,11 +7,13 @@
 
 #include "scalewatch/v1/ingest.pb.h"
 #include "server/history/api_error.h"
+#include "server/history/seal.h"
 
 namespace scalewatch::history {
 
 namespace {
 
+constexpr std::string_view kNoMessage("\xff", 1);  // can't be parsed
 constexpr std::size_t kMaxEntries = 4;
 constexpr std::size_t kMaxSlots = 8'000'000;  // 128 MB
 
@@ -73,16 +75,19 @@ class Builder {
 
   Slots parse(const std::vector<std::string>& deltas) {
     auto slots = std::make_shared<std::vector<Catalog::Slot>>();
+    bool damaged = false;
     for (const auto& bytes : deltas) {
       v1::TableDelta delta;
-      // The engine wrote what it had parsed: other bytes mean a damaged file.
-      if (!delta.ParseFromString(bytes) || delta.first_id() > slots->size()) {
-        throw ApiError{{engine::Status::kInternal, "a stored tensor table cannot be read: the history file is damaged"}};
-      }
+      // The engine wrote what it had parsed: other bytes mean a damaged file. The client then sends from that part on.
+      damaged = !delta.ParseFromString(bytes) || delta.first_id() > slots->size();
+      if (damaged) continue;
       slots->resize(
           std::max<std::size_t>(slots->size(), std::size_t{delta.first_id()} + static_cast<std::size_t>(delta.infos_size())));
       std::size_t id = delta.first_id();
       for (const auto& info : delta.infos()) (*slots)[id++] = slot_of(info);
+    }
+    if (damaged) {
+      throw ApiError{{engine::Status::kInternal, "a stored tensor table cannot be read: the history file is damaged"}};
     }
     return slots;
   }
@@ -167,7 +172,7 @@ std::vector<std::string> CatalogCache::deltas(std::int64_t stream) {
   ReadPool::Lease lease(pool_, ReadPool::Limit::kNone);
   Query query(*lease, "SELECT delta FROM table_deltas WHERE stream = ? ORDER BY version", stream);
   std::vector<std::string> deltas;
-  while (query.step()) deltas.push_back(query.bytes(0));
+  while (query.step()) deltas.emplace_back(unsealed(query, 0).value_or(kNoMessage));
   return deltas;
 }
 

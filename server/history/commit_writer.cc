@@ -1,7 +1,10 @@
 #include "server/history/commit_writer.h"
 
+#include <algorithm>
+
 #include "server/history/rows.h"
 #include "server/history/scaler_reader.h"
+#include "server/history/seal.h"
 
 namespace scalewatch::history {
 
@@ -30,6 +33,7 @@ void CommitWriter::write(const engine::CommitBatch& batch) {
   for (const auto& row : batch.alerts) put(row);
   for (const auto& row : batch.outbox) put(row);
   for (const auto& update : batch.outbox_updates) put(update);
+  bound_dead_letters(batch);
   for (const auto& row : batch.silences) put(row);
 }
 
@@ -68,7 +72,8 @@ void CommitWriter::put(const engine::RunRow& row) {
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (uid) DO UPDATE SET name = excluded.name, "
         "created_ms = excluded.created_ms, last_report_ms = excluded.last_report_ms, segment = excluded.segment, "
         "status = excluded.status, worst_open = excluded.worst_open, overview = excluded.overview",
-        row.run_uid, row.name, row.created_ms, row.last_report_ms, row.segment, row.status, row.worst_open, Blob{row.overview})
+        row.run_uid, row.name, row.created_ms, row.last_report_ms, row.segment, row.status, row.worst_open,
+        Blob{sealed(row.overview)})
       .run();
 }
 
@@ -79,7 +84,7 @@ void CommitWriter::put(const engine::IncarnationRow& row) {
         "segment = excluded.segment, attempt_base = excluded.attempt_base, "
         "durable_seq = max(durable_seq, excluded.durable_seq), has_left = excluded.has_left, hello = excluded.hello",
         run_id(row.run_uid), row.rank, bytes_of(row.incarnation), row.order, row.segment, row.attempt_base, row.durable_seq,
-        row.left, Blob{row.hello})
+        row.left, Blob{sealed(row.hello)})
       .run();
 }
 
@@ -87,7 +92,7 @@ void CommitWriter::put(const engine::TableRow& row) {
   Query(connection_,
         "INSERT INTO table_deltas (stream, version, first_id, delta) VALUES (?, ?, ?, ?) "
         "ON CONFLICT (stream, version) DO NOTHING",
-        stream_id(run_id(row.run_uid), row.rank, row.incarnation), row.version, row.first_id, Blob{row.delta})
+        stream_id(run_id(row.run_uid), row.rank, row.incarnation), row.version, row.first_id, Blob{sealed(row.delta)})
       .run();
 }
 
@@ -103,7 +108,8 @@ void CommitWriter::put(const engine::ReportRow& row) {
       row.lr, row.grad_norm)
       .run();
   if (connection_.changes() == 0) return;
-  Query(connection_, "INSERT INTO payloads (id, payload) VALUES (?, ?)", connection_.last_rowid(), Blob{row.payload}).run();
+  Query(connection_, "INSERT INTO payloads (id, payload) VALUES (?, ?)", connection_.last_rowid(), Blob{sealed(row.payload)})
+      .run();
   if (row.retrospective) return;
   ++stored_[stream];
   for (const auto& scaler : row.scalers) {
@@ -130,7 +136,7 @@ void CommitWriter::put(const engine::SnapshotRow& row) {
   Query(connection_,
         "INSERT INTO snapshots (run, pos, state) VALUES (?, ?, ?) ON CONFLICT (run) DO UPDATE SET pos = excluded.pos, "
         "state = excluded.state WHERE excluded.pos >= pos",
-        run_id(row.run_uid), row.pos, Blob{row.state})
+        run_id(row.run_uid), row.pos, Blob{sealed(row.state)})
       .run();
 }
 
@@ -147,9 +153,9 @@ void CommitWriter::put(const engine::AlertRow& row) {
 
 void CommitWriter::put(const engine::OutboxRow& row) {
   Query(connection_,
-        "INSERT INTO outbox (key, sink, alert_id, transition, created_ms, alert) VALUES (?, ?, ?, ?, ?, ?) "
+        "INSERT INTO outbox (key, sink, alert_id, transition, created_ms, alert, crc) VALUES (?, ?, ?, ?, ?, ?, ?) "
         "ON CONFLICT (key, sink) DO NOTHING",
-        row.key, row.sink, row.alert_id, row.transition, row.created_ms, Blob{row.alert})
+        row.key, row.sink, row.alert_id, row.transition, row.created_ms, Blob{row.alert}, outbox_crc(row))
       .run();
 }
 
@@ -164,9 +170,25 @@ void CommitWriter::put(const engine::SilenceRow& row) {
 void CommitWriter::put(const engine::OutboxUpdate& update) {
   // A row that was delivered stays so, whatever comes late.
   Query(connection_,
-        "UPDATE outbox SET delivered = ?, tries = ?, next_try_ms = ?, last_error = ? WHERE key = ? AND sink = ? AND delivered "
-        "= 0",
-        update.delivered, update.tries, update.next_try_ms, update.last_error, update.key, update.sink)
+        "UPDATE outbox SET delivered = ?, tries = ?, next_try_ms = ?, last_error = ?, given_up_ms = ? "
+        "WHERE key = ? AND sink = ? AND (delivered = 0 OR ?)",
+        update.delivered, update.tries, update.next_try_ms, update.last_error, update.given_up_ms, update.key, update.sink,
+        update.again)
+      .run();
+}
+
+void CommitWriter::bound_dead_letters(const engine::CommitBatch& batch) {
+  std::int64_t newest = 0;
+  for (const auto& update : batch.outbox_updates) newest = std::max(newest, update.given_up_ms);
+  if (newest == 0) return;
+  // The rows stay for the alert's own list of deliveries; only the list of dead letters forgets them.
+  Query(connection_, "UPDATE outbox SET given_up_ms = 0 WHERE given_up_ms > 0 AND given_up_ms < ?",
+        newest - engine::kDeadLettersKeptMs)
+      .run();
+  Query(connection_,
+        "UPDATE outbox SET given_up_ms = 0 WHERE id IN (SELECT id FROM outbox WHERE given_up_ms > 0 "
+        "ORDER BY given_up_ms DESC, id DESC LIMIT -1 OFFSET ?)",
+        std::uint64_t{engine::kMaxDeadLetters})
       .run();
 }
 

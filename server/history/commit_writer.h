@@ -40,6 +40,8 @@ class CommitWriter {
   void put(const engine::OutboxRow& row);
   void put(const engine::OutboxUpdate& update);
   void put(const engine::SilenceRow& row);
+  // Forgets dead letters beyond their time and number, when the batch makes some.
+  void bound_dead_letters(const engine::CommitBatch& batch);
 
   Connection& connection_;
   std::unordered_map<std::string, std::int64_t> runs_;

@@ -11,6 +11,7 @@
 #include "server/engine/ports/history_store.h"
 #include "server/history/keys.h"
 #include "server/history/scaler_sums.h"
+#include "server/history/seal.h"
 
 namespace scalewatch::history {
 
@@ -224,7 +225,13 @@ void Compactor::open_stream(std::int64_t stream, Stream& state) {
 void Compactor::compact(std::int64_t stream, Stream& state, bool idle) {
   const std::size_t most = wanted(stream, state);
   if (!state.opened) open_stream(stream, state);
-  const std::vector<TableTensor> tensors = stored_table(*reader_, stream);
+  bool whole = true;
+  const std::vector<TableTensor> tensors = stored_table(*reader_, stream, &whole);
+  if (!whole) {
+    spdlog::warn("the tensor table of stream {} is damaged: its reports stay rows", stream);
+    state.stuck = true;
+    return;
+  }
   StretchBuilder builder(tensors);
   std::vector<std::int64_t> ids;
   std::vector<std::uint64_t> seqs;
@@ -238,15 +245,16 @@ void Compactor::compact(std::int64_t stream, Stream& state, bool idle) {
     while ((ids.size() < kMinReports || bytes < kMaxStretchBytes) && !ended) {
       ended = !rows.step();
       if (ended) break;
-      const auto payload = rows.view(3);
-      if (!builder.add(rows.u64(2), payload)) {
+      // What was damaged must not get a seal of its own.
+      const auto payload = unsealed(rows, 3);
+      if (!payload || !builder.add(rows.u64(2), *payload)) {
         if (ids.empty()) {
           spdlog::warn("report {} of stream {} can't be packed: what follows it stays rows", rows.u64(1), stream);
           state.stuck = true;
         }
         break;
       }
-      bytes += payload.size();
+      bytes += payload->size();
       ids.push_back(rows.i64(0));
       seqs.push_back(rows.u64(1));
     }

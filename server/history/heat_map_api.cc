@@ -22,15 +22,14 @@ class Row final : public TensorSeries::Sink {
 
   std::optional<Need> need() override { return need_of(by_); }
   bool takes_summary(std::uint64_t first, std::uint64_t last) override {
-    const auto left = without({first, last}, merged_);
-    return column(first) == column(last) && left.size() == 1 && left[0].first == first && left[0].last == last;
+    return column(first) == column(last) && !touches({first, last}, merged_);
   }
   void summary(std::uint64_t first, std::uint64_t last, const TensorSummary& summary) override {
     // One that was thinned may span columns: it stands in all of them.
     for (std::size_t at = column(first); at <= column(last); ++at) put(at, score_bound(by_, summary));
   }
   void record(std::uint64_t attempt, const Measured& measured) override {
-    if (!without({attempt, attempt}, merged_).empty()) merge(attempt, measured);
+    if (!touches({attempt, attempt}, merged_)) merge(attempt, measured);
   }
   void merge(std::uint64_t attempt, const Measured& measured) { put(column(attempt), score(by_, measured)); }
   [[nodiscard]] const std::vector<float>& cells() const { return cells_; }

@@ -41,11 +41,25 @@ std::vector<Interval> joined(std::vector<Interval> intervals) {
   return out;
 }
 
+namespace {
+
+// The first of `cuts` that ends at an attempt or after it.
+auto first_reaching(const std::vector<Interval>& cuts, std::uint64_t attempt) {
+  return std::lower_bound(cuts.begin(), cuts.end(), attempt,
+                          [](const Interval& interval, std::uint64_t from) { return interval.last < from; });
+}
+
+}  // namespace
+
+bool touches(const Interval& whole, const std::vector<Interval>& cuts) {
+  const auto cut = first_reaching(cuts, whole.first);
+  return cut != cuts.end() && cut->first <= whole.last;
+}
+
 std::vector<Interval> without(const Interval& whole, const std::vector<Interval>& cuts) {
   std::vector<Interval> left;
   std::uint64_t from = whole.first;
-  auto cut = std::lower_bound(cuts.begin(), cuts.end(), from,
-                              [](const Interval& interval, std::uint64_t attempt) { return interval.last < attempt; });
+  auto cut = first_reaching(cuts, from);
   for (; cut != cuts.end() && cut->first <= whole.last; ++cut) {
     if (cut->first > from) left.push_back({from, cut->first - 1});
     from = cut->last + 1;

@@ -22,5 +22,7 @@ std::vector<Interval> overlaps(std::vector<StreamInterval> intervals);
 std::vector<Interval> joined(std::vector<Interval> intervals);
 // What is left of `whole` without `cuts`, which are joined.
 std::vector<Interval> without(const Interval& whole, const std::vector<Interval>& cuts);
+// Whether `cuts`, which are joined, have any attempt of `whole`.
+bool touches(const Interval& whole, const std::vector<Interval>& cuts);
 
 }  // namespace scalewatch::history

@@ -13,6 +13,7 @@
 
 #include "server/engine/ports/history_store.h"
 #include "server/history/folder_lock.h"
+#include "server/history/salvage.h"
 #include "server/history/schema.h"
 #include "server/history/sqlite_store.h"
 #include "server/history/verifier.h"
@@ -34,7 +35,7 @@ std::string existing(const std::filesystem::path& directory) {
 std::unique_ptr<Connection> reader(const std::string& path) {
   auto connection = std::make_unique<Connection>(path, SQLITE_OPEN_READONLY);
   const std::int64_t version = connection->scalar("PRAGMA user_version");
-  if (connection->scalar("PRAGMA application_id") != kApplicationId || version != kSchemaVersion) {
+  if (connection->scalar("PRAGMA application_id") != kApplicationId || version < kOldestUsed || version > kSchemaVersion) {
     throw engine::StoreError(path + ": not a history of schema version " + std::to_string(kSchemaVersion) + " (but " +
                                  std::to_string(version) +
                                  "): a scalewatchd of this version brings it up to date when it starts",
@@ -125,7 +126,7 @@ FolderStats folder_stats(const std::filesystem::path& directory) {
   const auto count = [&](const char* sql) { return static_cast<std::uint64_t>(connection->scalar(sql)); };
   connection->execute("BEGIN");  // all figures are of one moment
   FolderStats stats;
-  stats.schema_version = kSchemaVersion;
+  stats.schema_version = connection->scalar("PRAGMA user_version");
   stats.runs = count("SELECT count(*) FROM runs");
   stats.running = count("SELECT count(*) FROM runs WHERE status = 1");
   stats.streams = count("SELECT count(*) FROM streams");
@@ -167,9 +168,15 @@ Verified verify_folder(const std::filesystem::path& directory, bool repair, cons
     return Verifier(*connection, false, progress).run();
   }
   const FolderLock lock(directory);
+  std::vector<Fault> salvaged;
+  if (needs_salvage(path)) salvage(path, salvaged);
   Connection connection(path, SQLITE_OPEN_READWRITE);
   prepare_schema(connection, path);
-  return Verifier(connection, true, progress).run();
+  Verified verified = Verifier(connection, true, progress).run();
+  verified.faults_found += salvaged.size();
+  for (const auto& fault : salvaged) verified.faults_left += fault.repair.empty() ? 1 : 0;
+  verified.faults.insert(verified.faults.begin(), salvaged.begin(), salvaged.end());
+  return verified;
 }
 
 Compacted compact_folder(const std::filesystem::path& directory) {

@@ -57,7 +57,8 @@ struct Verified {
 };
 // Reads everything: the database's own structure, every stretch, chunk, summary and report. With `repair` what can be made anew
 // is: summaries and attempts from what they sum up, chunks from reports that are still there as received, indexes; a chunk that
-// can't is removed, so that its summary stands for it. Messages that can't be read are only told: nothing else holds them.
+// can't is removed, so that its summary stands for it. Messages that can't be read are only told: nothing else holds them. A
+// file that SQLite itself finds damaged is made anew first, from the rows that can be read; the damaged one stays beside it.
 Verified verify_folder(const std::filesystem::path& directory, bool repair, const Progress& progress);
 
 struct Compacted {

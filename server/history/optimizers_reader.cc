@@ -1,4 +1,5 @@
 #include "server/history/optimizers_reader.h"
+#include "server/history/seal.h"
 
 #include "scalewatch/v1/ingest.pb.h"
 
@@ -8,7 +9,7 @@ void read_optimizers(Connection& connection, std::int64_t run, std::uint32_t seg
   Query query(connection, "SELECT hello FROM streams WHERE run = ? AND segment = ? ORDER BY rank, ord DESC LIMIT 1", run,
               segment);
   v1::Hello hello;
-  if (!query.step() || !hello.ParseFromString(query.bytes(0))) return;
+  if (!query.step() || !parse_sealed(query, 0, hello)) return;
   for (const auto& from : hello.optimizers()) {
     auto& to = *response.add_optimizers();
     to.set_name(from.name());

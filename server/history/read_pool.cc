@@ -48,6 +48,17 @@ void ReadPool::give_back(std::unique_ptr<Connection> connection) {
   freed_.notify_one();
 }
 
+void ReadPool::count_cache(const Connection& connection) {
+  const auto add = [&](int which, std::atomic<std::uint64_t>& to) {
+    int now = 0;
+    int most = 0;
+    constexpr int kReset = 1;
+    if (sqlite3_db_status(connection.handle(), which, &now, &most, kReset) == SQLITE_OK) to += static_cast<std::uint64_t>(now);
+  };
+  add(SQLITE_DBSTATUS_CACHE_HIT, cache_hits_);
+  add(SQLITE_DBSTATUS_CACHE_MISS, cache_misses_);
+}
+
 ReadPool::Lease::Lease(ReadPool& pool, Limit limit) : pool_(pool), connection_(pool.take()) {
   const auto now = std::chrono::steady_clock::now();
   page_end_ = now + pool.transaction_ / 2;
@@ -63,6 +74,7 @@ ReadPool::Lease::Lease(ReadPool& pool, Limit limit) : pool_(pool), connection_(p
 ReadPool::Lease::~Lease() {
   connection_->set_deadline(std::nullopt);
   connection_->rollback();
+  pool_.count_cache(*connection_);
   pool_.give_back(std::move(connection_));
 }
 

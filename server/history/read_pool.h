@@ -5,8 +5,10 @@
 // needs in order to start or to take a rank in is read whole, whatever it takes: those rows are small.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -40,8 +42,16 @@ class ReadPool {
     std::chrono::steady_clock::time_point page_end_;
   };
 
+  // Pages of the file that leases asked for, by where they were; cumulative.
+  struct CacheReads {
+    std::uint64_t hits = 0;
+    std::uint64_t misses = 0;
+  };
+  [[nodiscard]] CacheReads cache_reads() const { return {cache_hits_, cache_misses_}; }
+
  private:
   std::unique_ptr<Connection> take();
+  void count_cache(const Connection& connection);
   void give_back(std::unique_ptr<Connection> connection);
 
   const std::string path_;
@@ -51,6 +61,8 @@ class ReadPool {
   std::condition_variable freed_;
   std::vector<std::unique_ptr<Connection>> idle_;
   std::size_t open_ = 0;
+  std::atomic<std::uint64_t> cache_hits_{0};
+  std::atomic<std::uint64_t> cache_misses_{0};
 };
 
 }  // namespace scalewatch::history

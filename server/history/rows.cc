@@ -1,8 +1,16 @@
 #include "server/history/rows.h"
 
+#include <zlib.h>
+
 #include <algorithm>
 
+#include "server/history/seal.h"
+
 namespace scalewatch::history {
+
+namespace {
+constexpr std::string_view kNoMessage("\xff", 1);  // can't be parsed
+}  // namespace
 
 std::string select_runs(std::string_view clauses) {
   std::string sql = "SELECT id, uid, name, created_ms, last_report_ms, segment, status, worst_open, overview FROM runs ";
@@ -19,7 +27,7 @@ StoredRun read_run(const Query& query) {
   run.row.segment = query.u32(5);
   run.row.status = query.i32(6);
   run.row.worst_open = query.i32(7);
-  run.row.overview = query.bytes(8);
+  run.row.overview = unsealed(query, 8).value_or(kNoMessage);
   return run;
 }
 
@@ -49,6 +57,14 @@ std::string select_alerts(std::string_view clauses) {
 engine::AlertRow read_alert(const Query& query) {
   return {query.bytes(0), query.bytes(1), query.bytes(2), query.i32(3),
           query.i32(4),   query.i64(5),   query.i64(6),   query.bytes(7)};
+}
+
+std::int64_t outbox_crc(const engine::OutboxRow& row) {
+  uLong crc = 0;
+  for (const std::string* part : {&row.key, &row.sink, &row.alert}) {
+    crc = crc32_z(crc, reinterpret_cast<const Bytef*>(part->data()), part->size());
+  }
+  return static_cast<std::int64_t>(crc);
 }
 
 }  // namespace scalewatch::history

@@ -30,4 +30,7 @@ engine::Incarnation incarnation_from(const std::string& bytes);
 std::string select_alerts(std::string_view clauses);
 engine::AlertRow read_alert(const Query& query);
 
+// What is stored beside an outbox row to know its alert again: the CRC-32 of its key, its sink and its alert.
+std::int64_t outbox_crc(const engine::OutboxRow& row);
+
 }  // namespace scalewatch::history

@@ -42,8 +42,8 @@ v1::GetRunResponse overview_of(const engine::RunRow& row) {
   return overview;
 }
 
-// Of an overview only the run itself: a wide one has a thousand ranks that a list does not show.
-void summarize(const engine::RunRow& row, v1::RunSummary& run) {
+// Of an overview only the run itself: a wide one has a thousand ranks that a list does not show. False when it is damaged.
+bool summarize(const engine::RunRow& row, v1::RunSummary& run) {
   using google::protobuf::internal::WireFormatLite;
   constexpr auto kRun = WireFormatLite::MakeTag(v1::GetRunResponse::kRunFieldNumber, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
   google::protobuf::io::CodedInputStream in(reinterpret_cast<const std::uint8_t*>(row.overview.data()),
@@ -51,15 +51,15 @@ void summarize(const engine::RunRow& row, v1::RunSummary& run) {
   while (const std::uint32_t tag = in.ReadTag()) {
     std::uint32_t size = 0;
     if (tag != kRun) {
-      if (!WireFormatLite::SkipField(&in, tag)) damaged(row);
+      if (!WireFormatLite::SkipField(&in, tag)) return false;
       continue;
     }
-    if (!in.ReadVarint32(&size) || size > row.overview.size()) damaged(row);
+    if (!in.ReadVarint32(&size) || size > row.overview.size()) return false;
     const auto limit = in.PushLimit(static_cast<int>(size));
-    if (!run.MergePartialFromCodedStream(&in)) damaged(row);
+    if (!run.MergePartialFromCodedStream(&in)) return false;
     in.PopLimit(limit);
   }
-  take_columns(row, run);
+  return true;
 }
 
 }  // namespace
@@ -98,7 +98,10 @@ void Api::do_list_runs(const v1::ListRunsRequest& request, v1::ListRunsResponse&
       return;
     }
     last = read_run(query);
-    summarize(last.row, *response.add_runs());
+    auto& run = *response.add_runs();
+    // One that is damaged is listed by its columns: it must not hide the others.
+    if (!summarize(last.row, run)) run.Clear();
+    take_columns(last.row, run);
   }
 }
 

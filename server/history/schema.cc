@@ -247,6 +247,10 @@ FROM alerts LEFT JOIN runs ON runs.uid = alerts.run_uid ORDER BY alerts.severity
 
 constexpr const char* kSeal = R"sql(
 PRAGMA application_id = 0x53435731;
+PRAGMA user_version = 3;
+COMMIT;
+)sql";
+constexpr const char* kSealOlder = R"sql(
 PRAGMA user_version = 2;
 COMMIT;
 )sql";
@@ -261,6 +265,31 @@ CREATE TABLE IF NOT EXISTS silences (
 CREATE INDEX IF NOT EXISTS silences_by_end ON silences (ends_ms);
 )sql";
 
+// Made likewise: a server that does not know it counts no commits, and writes no mark.
+constexpr const char* kStoreState = R"sql(
+CREATE TABLE IF NOT EXISTS store_state (
+  id INTEGER PRIMARY KEY CHECK (id = 1),
+  uid TEXT NOT NULL,                 -- which store this is: 32 hex digits; a copy of the file has the same
+  commits INTEGER NOT NULL,          -- number of the newest commit
+  committed_ms INTEGER NOT NULL,     -- when it was
+  lost INTEGER NOT NULL DEFAULT 0    -- commits that were durable and missing at a later start, in all
+);
+)sql";
+
+// Columns of the outbox that came later, without a version of their own: a server that does not know them sends no less.
+void add_outbox_columns(Connection& connection) {
+  if (connection.scalar("SELECT count(*) FROM pragma_table_info('outbox') WHERE name = 'given_up_ms'") == 0) {
+    connection.execute(R"sql(
+BEGIN IMMEDIATE;
+ALTER TABLE outbox ADD COLUMN given_up_ms INTEGER NOT NULL DEFAULT 0;  -- > 0: a dead letter since then
+ALTER TABLE outbox ADD COLUMN crc INTEGER;                             -- rows.h: outbox_crc; NULL = not known
+UPDATE outbox SET given_up_ms = max(created_ms, 1) WHERE delivered = 0 AND next_try_ms = 9223372036854775807;
+CREATE INDEX outbox_dead ON outbox (given_up_ms, id) WHERE given_up_ms > 0;
+COMMIT;
+)sql");
+  }
+}
+
 // Version 1 kept payloads in reports.
 constexpr const char* kFromVersion1 = R"sql(
 INSERT INTO payloads (id, payload) SELECT id, payload FROM reports;
@@ -271,14 +300,14 @@ void upgrade(Connection& connection, const std::string& path, std::int64_t versi
   const std::string copy = path + ".v" + std::to_string(version);
   std::error_code error;
   std::filesystem::remove(copy, error);
-  spdlog::info("{} is of schema version {}: copied to {}, then brought to version {}", path, version, copy, kSchemaVersion);
+  spdlog::info("{} is of schema version {}: copied to {}, then brought to version {}", path, version, copy, kOldestUsed);
   // A copy that is whole, whatever is in the write-ahead log.
   Query(connection, "VACUUM INTO ?", copy).run();
   connection.execute("BEGIN IMMEDIATE");
   try {
     connection.execute(kChunks);
     connection.execute(kFromVersion1);
-    connection.execute(kSeal);
+    connection.execute(kSealOlder);
   } catch (...) {
     connection.rollback();
     throw;
@@ -295,7 +324,8 @@ void prepare_schema(Connection& connection, const std::string& path) {
   if (empty && application == 0) {
     connection.execute(kFileLayout);
     connection.execute(kEveryOpen);
-    for (const char* part : {kSchema, kChunks, kViews, kSeal, kSilences}) connection.execute(part);
+    for (const char* part : {kSchema, kChunks, kViews, kSeal, kSilences, kStoreState}) connection.execute(part);
+    add_outbox_columns(connection);
     return;
   }
   if (application != kApplicationId) {
@@ -307,8 +337,10 @@ void prepare_schema(Connection& connection, const std::string& path) {
                              false);
   }
   connection.execute(kEveryOpen);
-  if (version < kSchemaVersion) upgrade(connection, path, version);
+  if (version < kOldestUsed) upgrade(connection, path, version);
   connection.execute(kSilences);
+  connection.execute(kStoreState);
+  add_outbox_columns(connection);
 }
 
 }  // namespace scalewatch::history

@@ -12,7 +12,11 @@
 namespace scalewatch::history {
 
 inline constexpr std::int64_t kApplicationId = 0x53435731;
-inline constexpr std::int64_t kSchemaVersion = 2;
+inline constexpr std::int64_t kSchemaVersion = 3;
+// 2 and 3 differ in one thing: in a file of version 3 every message has a seal (see seal.h). One of version 2 stays what it is,
+// for its older messages have none.
+inline constexpr std::int64_t kOldestUsed = 2;
+inline constexpr std::int64_t kSealedVersion = 3;
 
 // Makes the schema in an empty file, checks it in another, and brings an older one up to date; a copy of the older file is
 // left beside it as history.db.vN. Throws StoreError for a file of something else and for one that a newer binary wrote.

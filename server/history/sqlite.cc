@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "server/engine/ports/history_store.h"
+#include "server/history/schema.h"
 
 namespace scalewatch::history {
 
@@ -100,6 +101,11 @@ bool Connection::in_transaction() const {
   return sqlite3_get_autocommit(db_.get()) == 0;
 }
 
+bool Connection::all_sealed() {
+  if (!all_sealed_) all_sealed_ = scalar("PRAGMA user_version") >= kSealedVersion;
+  return *all_sealed_;
+}
+
 bool Connection::read_only() const {
   return sqlite3_db_readonly(db_.get(), "main") == 1;
 }
@@ -140,6 +146,10 @@ void Query::bind(Blob blob) {
   // A null pointer would bind NULL; an empty blob is a value.
   const char* data = blob.bytes.data() == nullptr ? "" : blob.bytes.data();
   check_bind(sqlite3_bind_blob64(statement_, next_++, data, blob.bytes.size(), SQLITE_STATIC));
+}
+
+void Query::bind_from(const Query& other, int column) {
+  check_bind(sqlite3_bind_value(statement_, next_++, sqlite3_column_value(other.statement_, column)));
 }
 
 bool Query::step() {

@@ -37,6 +37,8 @@ class Connection {
   [[nodiscard]] std::int64_t last_rowid() const;
   [[nodiscard]] bool in_transaction() const;
   [[nodiscard]] bool read_only() const;
+  // That every message of the file ends with a seal (see seal.h). Looked up once, so not before the schema is there.
+  [[nodiscard]] bool all_sealed();
   // Ends a transaction without effect; harmless when there is none. Never throws.
   void rollback() noexcept;
   [[noreturn]] void fail(const char* doing, int code) const;
@@ -56,6 +58,7 @@ class Connection {
   std::unique_ptr<sqlite3, Close> db_;
   std::map<std::string, std::unique_ptr<sqlite3_stmt, Finalize>, std::less<>> statements_;  // after db_: freed before it
   std::optional<std::chrono::steady_clock::time_point> deadline_;
+  std::optional<bool> all_sealed_;
 };
 
 struct Blob {
@@ -113,6 +116,9 @@ class Query {
     value ? bind(*value) : bind_null();
   }
 
+  // The value of a column of another query's row, whatever it is.
+  void bind_from(const Query& other, int column);
+
   // True while there is a row.
   bool step();
   void run() {
@@ -128,6 +134,7 @@ class Query {
   [[nodiscard]] std::optional<double> number(int column) const;  // NULL: absent
   [[nodiscard]] std::string bytes(int column) const;             // text or blob
   [[nodiscard]] std::string_view view(int column) const;         // the same, until the next step
+  [[nodiscard]] Connection& connection() const { return connection_; }
 
  private:
   void bind_null();

@@ -11,6 +11,8 @@
 #include "server/history/rows.h"
 #include "server/history/scaler_reader.h"
 #include "server/history/schema.h"
+#include "server/history/seal.h"
+#include "server/history/store_watch.h"
 #include "server/history/stored_records.h"
 
 namespace scalewatch::history {
@@ -18,6 +20,12 @@ namespace scalewatch::history {
 namespace {
 
 constexpr std::int64_t kLogPageRows = 512;
+
+bool is_damage(const engine::StoreError& error) {
+  const std::string_view what = error.what();
+  return what.find("not a database") != std::string_view::npos || what.find("malformed") != std::string_view::npos ||
+         what.find("commits are missing and what is left is damaged") != std::string_view::npos;
+}
 
 // Puts the observations back into the reports of a page.
 class ScalerFill {
@@ -55,24 +63,34 @@ class ScalerFill {
 
 std::unique_ptr<SqliteStore> SqliteStore::open(const std::filesystem::path& directory, const StoreOptions& options) {
   auto lock = std::make_unique<FolderLock>(directory);
-  const std::string path = (directory / "history.db").string();
+  const std::filesystem::path file = directory / "history.db";
+  const std::string path = file.string();
   std::unique_ptr<Connection> writer;
+  std::unique_ptr<StoreWatch> watch;
   try {
+    const auto mark = read_mark(directory / "history.mark");
+    set_foreign_log_aside(file, mark);
     writer = std::make_unique<Connection>(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
     // SQLite opens what it may not write for reading, without a word.
     if (writer->read_only()) throw engine::StoreError(path + ": not writable", false);
     prepare_schema(*writer, path);
+    watch = std::make_unique<StoreWatch>(*writer, file, mark);
   } catch (const engine::StoreError& error) {
-    throw engine::StoreError(std::string("cannot open the history: ") + error.what(), error.retryable);
+    std::string what = std::string("cannot open the history: ") + error.what();
+    if (is_damage(error))
+      what += "; to keep what is sound of it, run: scalewatch admin --data-dir " + directory.string() + " verify --repair";
+    throw engine::StoreError(what, error.retryable);
   }
-  return std::unique_ptr<SqliteStore>(new SqliteStore(std::move(lock), std::move(writer), path, options));
+  return std::unique_ptr<SqliteStore>(new SqliteStore(std::move(lock), std::move(writer), std::move(watch), path, options));
 }
 
-SqliteStore::SqliteStore(std::unique_ptr<FolderLock> lock, std::unique_ptr<Connection> writer, const std::string& path,
-                         const StoreOptions& options)
+SqliteStore::SqliteStore(std::unique_ptr<FolderLock> lock, std::unique_ptr<Connection> writer,
+                         std::unique_ptr<StoreWatch> watch, const std::string& path, const StoreOptions& options)
     : options_(options),
       lock_(std::move(lock)),
       writer_(std::move(writer)),
+      watch_(std::move(watch)),
+      ballast_(std::filesystem::path(path).parent_path() / "ballast", options.ballast_bytes),
       rows_(std::make_unique<CommitWriter>(*writer_)),
       readers_(path, options.readers, options.read_transaction),
       retention_(std::make_unique<Retention>(
@@ -87,23 +105,49 @@ SqliteStore::SqliteStore(std::unique_ptr<FolderLock> lock, std::unique_ptr<Conne
 
 SqliteStore::~SqliteStore() = default;
 
+const StoreLoss& SqliteStore::loss() const {
+  return watch_->loss();
+}
+
 void SqliteStore::commit(const engine::CommitBatch& batch) {
   if (batch.empty()) return;
   std::map<std::int64_t, std::size_t> stored;
   {
     const WriteGate::Turn turn(gate_, WriteClass::kCommit);
-    try {
-      writer_->execute("BEGIN IMMEDIATE");
-      rows_->write(batch);
-      writer_->execute("COMMIT");
-      stored = rows_->stored();
-    } catch (...) {
-      writer_->rollback();
-      rows_->forget();
-      throw;
+    if (ballast_.given() && !ballast_.take_back()) {
+      throw engine::StoreError(writer_->path() + ": the disk is full: what room is left is kept for alerts", true);
     }
+    write_batch(batch);
+    stored = rows_->stored();
   }
   compactor_->reported(stored);
+}
+
+bool SqliteStore::commit_alerts(const engine::CommitBatch& batch) {
+  const WriteGate::Turn turn(gate_, WriteClass::kCommit);
+  for (bool more = true; more; more = ballast_.give()) {
+    try {
+      write_batch(batch);
+      return true;
+    } catch (const engine::StoreError& error) {
+      if (!error.retryable) return false;
+    }
+  }
+  return false;
+}
+
+void SqliteStore::write_batch(const engine::CommitBatch& batch) {
+  try {
+    writer_->execute("BEGIN IMMEDIATE");
+    rows_->write(batch);
+    watch_->count(*writer_);
+    writer_->execute("COMMIT");
+    watch_->counted();
+  } catch (...) {
+    writer_->rollback();
+    rows_->forget();
+    throw;
+  }
 }
 
 void SqliteStore::write(WriteClass which, const std::function<void(Connection&)>& work) {
@@ -146,6 +190,16 @@ std::vector<engine::RunRow> SqliteStore::list_running(std::size_t limit) {
   return rows;
 }
 
+std::vector<std::string> SqliteStore::ended_since(std::int64_t since_ms, std::size_t limit) {
+  constexpr int kRunning = 1;  // v1.RUN_STATUS_RUNNING
+  ReadPool::Lease lease(readers_, ReadPool::Limit::kNone);
+  Query query(*lease, "SELECT name FROM runs WHERE status <> ? AND last_report_ms >= ? ORDER BY last_report_ms DESC LIMIT ?",
+              kRunning, since_ms, limit);
+  std::vector<std::string> names;
+  while (query.step()) names.push_back(query.bytes(0));
+  return names;
+}
+
 std::vector<engine::IncarnationRow> SqliteStore::incarnations(const std::string& run_uid) {
   ReadPool::Lease lease(readers_, ReadPool::Limit::kNone);
   Query query(*lease,
@@ -163,7 +217,7 @@ std::vector<engine::IncarnationRow> SqliteStore::incarnations(const std::string&
     row.attempt_base = query.u64(4);
     row.durable_seq = query.u64(5);
     row.left = query.i64(6) != 0;
-    row.hello = query.bytes(7);
+    row.hello = unsealed(query, 7).value_or("");
   }
   return rows;
 }
@@ -176,7 +230,8 @@ std::vector<engine::TableRow> SqliteStore::tables(const std::string& run_uid, st
               "run = (SELECT id FROM runs WHERE uid = ?) AND rank = ? AND incarnation = ?) ORDER BY version",
               run_uid, rank, bytes_of(incarnation));
   std::vector<engine::TableRow> rows;
-  while (query.step()) rows.push_back({run_uid, rank, incarnation, query.u32(0), query.u32(1), query.bytes(2)});
+  while (query.step())
+    rows.push_back({run_uid, rank, incarnation, query.u32(0), query.u32(1), std::string(unsealed(query, 2).value_or(""))});
   return rows;
 }
 
@@ -184,7 +239,7 @@ std::optional<engine::SnapshotRow> SqliteStore::newest_snapshot(const std::strin
   ReadPool::Lease lease(readers_, ReadPool::Limit::kNone);
   Query query(*lease, "SELECT pos, state FROM snapshots WHERE run = (SELECT id FROM runs WHERE uid = ?)", run_uid);
   if (!query.step()) return std::nullopt;
-  return engine::SnapshotRow{run_uid, query.u64(0), query.bytes(1)};
+  return engine::SnapshotRow{run_uid, query.u64(0), std::string(unsealed(query, 1).value_or(""))};
 }
 
 void SqliteStore::read_log(const std::string& run_uid, std::uint64_t after_pos,
@@ -225,20 +280,24 @@ void SqliteStore::read_log(const std::string& run_uid, std::uint64_t after_pos,
 
 bool SqliteStore::rebuild(Reading& reading, StoredRecords& records, const StoredReport& key,
                           std::map<std::int64_t, std::vector<std::uint64_t>>& tables, engine::ReportRow& row) {
-  auto table = tables.find(key.stream);
-  if (table == tables.end()) {
-    table = tables.emplace(key.stream, std::vector<std::uint64_t>()).first;
-    for (auto& tensor : stored_table(reading.connection(), key.stream)) table->second.push_back(tensor.numel);
-  }
-  const auto numel = [&](std::uint32_t id) { return id < table->second.size() ? table->second[id] : 0; };
   try {
+    auto table = tables.find(key.stream);
+    if (table == tables.end()) {
+      std::vector<std::uint64_t> numels;
+      for (auto& tensor : stored_table(reading.connection(), key.stream)) numels.push_back(tensor.numel);
+      table = tables.emplace(key.stream, std::move(numels)).first;
+    }
+    const auto numel = [&](std::uint32_t id) {
+      if (id >= table->second.size()) throw ApiError{{engine::Status::kInternal, "the tensor table is damaged"}};
+      return table->second[id];
+    };
     const auto report = records.whole(key, numel);
     if (!report) return false;
     row.payload = report->SerializeAsString();
-    return true;
-  } catch (const ApiError& error) {
-    throw engine::StoreError(writer_->path() + ": " + error.status.message, false);
+  } catch (const ApiError&) {
+    row.payload.clear();  // damaged: what is known of it is its row
   }
+  return true;
 }
 
 // Reports that are only in chunks come without a payload, with a key to rebuild them by; keys of others are empty.
@@ -282,7 +341,7 @@ bool SqliteStore::read_log_page(Reading& reading, std::int64_t run, std::uint64_
         key.rank = row.rank;
         key.attempt = row.attempt;
       } else {
-        row.payload = reports.bytes(12);
+        row.payload = unsealed(reports, 12).value_or("");  // empty: damaged
       }
       scalers.fill(row);
       bytes += row.payload.size();

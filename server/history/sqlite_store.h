@@ -15,6 +15,7 @@
 
 #include "server/engine/ports/alert_reader.h"
 #include "server/engine/ports/history_store.h"
+#include "server/history/ballast.h"
 #include "server/history/compactor.h"
 #include "server/history/read_pool.h"
 #include "server/history/retention.h"
@@ -26,12 +27,15 @@ class CommitWriter;
 class FolderLock;
 class Reading;
 class StoredRecords;
+class StoreWatch;
 struct StoredReport;
+struct StoreLoss;
 
 struct StoreOptions {
-  std::size_t readers = 4;                             // connections for reading, opened when first needed
-  std::chrono::milliseconds read_transaction{250};     // longest one; longer reads are paged
-  std::size_t read_page_bytes = std::size_t{4} << 20;  // payload bytes of one page of the log
+  std::size_t readers = 4;                                // connections for reading, opened when first needed
+  std::chrono::milliseconds read_transaction{250};        // longest one; longer reads are paged
+  std::size_t read_page_bytes = std::size_t{4} << 20;     // payload bytes of one page of the log
+  std::uint64_t ballast_bytes = std::uint64_t{32} << 20;  // kept free for alerts when the disk is full; 0 = none
   CompactionOptions compaction;
   RetentionOptions retention;
 };
@@ -44,7 +48,9 @@ class SqliteStore : public engine::HistoryStore, public engine::OutboxStore, pub
   static std::unique_ptr<SqliteStore> open(const std::filesystem::path& directory, const StoreOptions& options = {});
   ~SqliteStore() override;
 
+  // On a full disk refuses until there is room for more than alerts.
   void commit(const engine::CommitBatch& batch) override;
+  bool commit_alerts(const engine::CommitBatch& batch) override;
   std::optional<engine::RunRow> find_run(const std::string& name_or_uid) override;
   std::vector<engine::RunRow> list_running(std::size_t limit) override;
   std::vector<engine::IncarnationRow> incarnations(const std::string& run_uid) override;
@@ -59,11 +65,20 @@ class SqliteStore : public engine::HistoryStore, public engine::OutboxStore, pub
   std::vector<Pending> due_outbox(std::int64_t now_ms, std::size_t limit) override;
   std::optional<std::int64_t> next_outbox_due_ms() override;
   std::vector<engine::AlertRow> open_alerts(std::size_t limit) override;
+  std::map<std::string, std::uint64_t> count_dead_letters(std::int64_t since_ms) override;
 
   std::vector<engine::AlertRow> list(const Filter& filter, const std::optional<Cursor>& after, std::size_t limit) override;
   std::optional<engine::AlertRow> find(const std::string& id) override;
   std::vector<v1::DeliveryStatus> deliveries(const std::string& id) override;
   std::vector<engine::SilenceRow> silences(std::int64_t after_ms, std::size_t limit) override;
+  std::vector<engine::AlertRow> fired_since(std::int64_t after_ms, std::size_t limit) override;
+  std::vector<engine::DeadLetterRow> dead_letters(const DeadLetters& which, std::size_t limit) override;
+
+  // What was durable and is not here any more, as found when it was opened. Any thread.
+  [[nodiscard]] const StoreLoss& loss() const;
+
+  // Names of runs that have ended and whose newest report is of `since_ms` or later, newest first.
+  std::vector<std::string> ended_since(std::int64_t since_ms, std::size_t limit);
 
   // For the other readers of this room.
   ReadPool& readers() { return readers_; }
@@ -74,12 +89,13 @@ class SqliteStore : public engine::HistoryStore, public engine::OutboxStore, pub
   void write(WriteClass which, const std::function<void(Connection&)>& work);
 
  private:
-  SqliteStore(std::unique_ptr<FolderLock> lock, std::unique_ptr<Connection> writer, const std::string& path,
-              const StoreOptions& options);
+  SqliteStore(std::unique_ptr<FolderLock> lock, std::unique_ptr<Connection> writer, std::unique_ptr<StoreWatch> watch,
+              const std::string& path, const StoreOptions& options);
+  void write_batch(const engine::CommitBatch& batch);
   // A page of the log into `page`; false when it reached the end.
   bool read_log_page(Reading& reading, std::int64_t run, std::uint64_t after_pos, std::vector<LogEntry>& page,
                      std::vector<StoredReport>& keys);
-  // The payload of a report that is only in chunks; false when it was thinned to summaries.
+  // The payload of a report that is only in chunks, empty when they are damaged; false when it was thinned to summaries.
   bool rebuild(Reading& reading, StoredRecords& records, const StoredReport& key,
                std::map<std::int64_t, std::vector<std::uint64_t>>& tables, engine::ReportRow& row);
 
@@ -87,6 +103,8 @@ class SqliteStore : public engine::HistoryStore, public engine::OutboxStore, pub
   std::unique_ptr<FolderLock> lock_;
   WriteGate gate_;
   std::unique_ptr<Connection> writer_;
+  std::unique_ptr<StoreWatch> watch_;
+  Ballast ballast_;  // behind the gate
   std::unique_ptr<CommitWriter> rows_;
   ReadPool readers_;
   // What the background thread does when nothing waits to be compacted.

@@ -7,6 +7,7 @@
 #include "server/history/keys.h"
 #include "server/history/record_reader.h"
 #include "server/history/report_reader.h"
+#include "server/history/seal.h"
 
 namespace scalewatch::history {
 
@@ -80,8 +81,7 @@ const v1::Report* StoredRecords::payload(const StoredReport& report) {
   parsed_id_ = 0;
   Query query(reading_.connection(), "SELECT payload FROM payloads WHERE id = ?", report.id);
   if (!query.step()) return nullptr;
-  const auto bytes = query.view(0);
-  if (!parsed_.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) damaged(report);
+  if (!parse_sealed(query, 0, parsed_)) damaged(report);
   parsed_id_ = report.id;
   return &parsed_;
 }
@@ -111,8 +111,14 @@ const FrameView* StoredRecords::frame(const StretchRow& stretch, std::uint32_t i
   std::uint32_t ends[2];
   std::memcpy(ends, offsets.data(), sizeof ends);
   if (ends[0] >= ends[1] || !blob.read(ends[0], ends[1] - ends[0], frame.bytes)) return nullptr;
-  frame.present = frame.view.open(frame.bytes, stretch.reports, numel);
-  return frame.present ? &frame.view : nullptr;
+  if (!frame.view.open(frame.bytes, stretch.reports, numel)) {
+    frame.number = -1;
+    throw ApiError{{engine::Status::kInternal,
+                    "stored records of attempts " + std::to_string(stretch.first) + " to " + std::to_string(stretch.last) +
+                        " cannot be read: the history file is damaged (scalewatch admin verify tells how far)"}};
+  }
+  frame.present = true;
+  return &frame.view;
 }
 
 std::optional<Measured> StoredRecords::find(const StoredReport& report, std::uint32_t id, std::uint64_t numel) {
@@ -190,11 +196,25 @@ void StoredRecords::for_each_histogram(const StoredReport& report,
   each(*blocks);
 }
 
+bool StoredRecords::chunks_whole(const StretchRow& stretch) {
+  const std::pair<std::int64_t, std::int64_t> key{stretch.stream, stretch.number};
+  if (checked_ == key) return true;
+  Query chunks(reading_.connection(), "SELECT frames FROM chunks WHERE id BETWEEN ? AND ?",
+               chunk_key(stretch.stream, stretch.number, 0), chunk_key(stretch.stream, stretch.number, kMaxBlock));
+  while (chunks.step()) {
+    // What a repair could only remove is not there to be served.
+    if (!chunks.view(0).empty() && seal_of_chunk(chunks.view(0)) == Seal::kBroken) return false;
+  }
+  checked_ = key;
+  return true;
+}
+
 std::optional<v1::Report> StoredRecords::whole(const StoredReport& report, const Numel& numel) {
   if (const v1::Report* parsed = payload(report)) return *parsed;
   const StretchRow* stretch = stretch_of(report);
   const StretchDetail* detail = stretch != nullptr ? detail_of(report, *stretch) : nullptr;
   if (detail == nullptr) return std::nullopt;
+  if (!chunks_whole(*stretch)) damaged(report);
   std::unordered_map<std::uint32_t, Measured> records;
   for_each(report, {}, numel, [&](std::uint32_t id, const Measured& measured) { records.emplace(id, measured); });
   const auto record = [&](std::uint32_t id) -> std::optional<Measured> {

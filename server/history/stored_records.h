@@ -65,6 +65,8 @@ class StoredRecords {
   // Null: it was let go.
   const StretchDetail* detail_of(const StoredReport& report, const StretchRow& stretch);
   const StretchRow* stretch_of(const StoredReport& report);
+  // That no chunk of the stretch is other than it was written.
+  bool chunks_whole(const StretchRow& stretch);
 
   Reading& reading_;
   std::map<std::int64_t, StretchRow> stretches_;  // newest used of each stream
@@ -81,7 +83,8 @@ class StoredRecords {
     std::int64_t number = -1;
     StretchDetail detail;
   };
-  std::map<std::int64_t, Detail> details_;  // by stream
+  std::map<std::int64_t, Detail> details_;                 // by stream
+  std::pair<std::int64_t, std::int64_t> checked_{-1, -1};  // stream and number of the newest that chunks_whole() found so
 };
 
 }  // namespace scalewatch::history

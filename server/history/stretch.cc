@@ -6,6 +6,7 @@
 #include <map>
 
 #include "server/history/record_reader.h"
+#include "server/history/seal.h"
 
 namespace scalewatch::history {
 
@@ -87,12 +88,18 @@ bool take_bytes(std::string_view& from, std::string_view& bytes) {
 
 }  // namespace
 
-std::vector<TableTensor> stored_table(Connection& connection, std::int64_t stream) {
+std::vector<TableTensor> stored_table(Connection& connection, std::int64_t stream, bool* whole) {
+  if (whole != nullptr) *whole = true;
   std::vector<TableTensor> table;
   Query query(connection, "SELECT delta FROM table_deltas WHERE stream = ? ORDER BY version", stream);
   while (query.step()) {
     v1::TableDelta delta;
-    if (!delta.ParseFromString(query.bytes(0)) || delta.first_id() > table.size()) break;
+    if (!parse_sealed(query, 0, delta) || delta.first_id() > table.size()) {
+      if (whole != nullptr) *whole = false;
+      continue;
+    }
+    // A client whose table was not whole here sends from that part on.
+    if (whole != nullptr) *whole = true;
     table.resize(
         std::max<std::size_t>(table.size(), std::size_t{delta.first_id()} + static_cast<std::size_t>(delta.infos_size())));
     std::size_t id = delta.first_id();

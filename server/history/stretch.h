@@ -27,7 +27,8 @@ struct TableTensor {
 };
 
 // A stream's table, by tensor id. Ends before a delta that can't be read.
-std::vector<TableTensor> stored_table(Connection& connection, std::int64_t stream);
+// `whole`, when asked for: false when a part of it can't be read that did not come again.
+std::vector<TableTensor> stored_table(Connection& connection, std::int64_t stream, bool* whole = nullptr);
 
 class StretchBuilder {
  public:

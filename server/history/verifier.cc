@@ -9,6 +9,7 @@
 #include "scalewatch/v1/ingest.pb.h"
 #include "server/engine/ports/history_store.h"
 #include "server/history/keys.h"
+#include "server/history/seal.h"
 
 namespace scalewatch::history {
 
@@ -41,8 +42,9 @@ Verified Verifier::run() {
   check_reports();
   check_messages<v1::GetRunResponse>("SELECT id, name, overview FROM runs WHERE id > ? ORDER BY id LIMIT 64", "run ");
   check_messages<v1::Hello>("SELECT id, id, hello FROM streams WHERE id > ? ORDER BY id LIMIT 64", "the hello of stream ");
-  check_messages<v1::Alert>("SELECT rowid, id, alert FROM alerts WHERE rowid > ? ORDER BY rowid LIMIT 64", "alert ");
-  check_messages<v1::Silence>("SELECT rowid, id, silence FROM silences WHERE rowid > ? ORDER BY rowid LIMIT 64", "silence ");
+  check_messages<v1::Alert>("SELECT rowid, id, alert FROM alerts WHERE rowid > ? ORDER BY rowid LIMIT 64", "alert ", false);
+  check_messages<v1::Silence>("SELECT rowid, id, silence FROM silences WHERE rowid > ? ORDER BY rowid LIMIT 64", "silence ",
+                              false);
   return std::move(result_);
 }
 
@@ -195,7 +197,8 @@ std::optional<ChunkRow> Verifier::rebuilt(const Stretch& stretch, std::uint32_t 
         "AND ? AND NOT retrospective ORDER BY seq",
         stretch.place.stream, stretch.first_seq, stretch.last_seq);
     while (rows.step()) {
-      if (!builder.add(rows.u64(0), rows.view(1))) return std::nullopt;
+      const auto payload = unsealed(rows, 1);
+      if (!payload || !builder.add(rows.u64(0), *payload)) return std::nullopt;
     }
   }
   if (builder.size() != stretch.place.reports) return std::nullopt;
@@ -292,8 +295,7 @@ void Verifier::check_tables() {
       if (rows.i64(0) != stream) tensors = 0;
       stream = rows.i64(0);
       version = rows.i64(1);
-      const auto bytes = rows.view(2);
-      if (!delta.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) || delta.first_id() > tensors) {
+      if (!parse_sealed(rows, 2, delta) || delta.first_id() > tensors) {
         // Of those that build on it nothing is to be said.
         if (broken_tables_.insert(stream).second) {
           fault("the table of stream " + std::to_string(stream) + ", version " + std::to_string(version) + ": can't be read");
@@ -306,7 +308,7 @@ void Verifier::check_tables() {
 }
 
 template <class Message>
-void Verifier::check_messages(const char* sql, const std::string& what) {
+void Verifier::check_messages(const char* sql, const std::string& what, bool has_seals) {
   std::int64_t after = -1;
   Message message;
   for (bool more = true; more;) {
@@ -315,8 +317,8 @@ void Verifier::check_messages(const char* sql, const std::string& what) {
     while (rows.step()) {
       after = rows.i64(0);
       more = true;
-      const auto bytes = rows.view(2);
-      if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+      const auto bytes = has_seals ? unsealed(rows, 2) : rows.view(2);
+      if (!bytes || !message.ParseFromArray(bytes->data(), static_cast<int>(bytes->size()))) {
         fault(what + rows.bytes(1) + ": what is stored of it can't be read");
       }
     }

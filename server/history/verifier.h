@@ -44,7 +44,7 @@ class Verifier {
   void check_tables();
   // Messages that can't be parsed. `sql` takes the id to go on after, and gives id, name and bytes.
   template <class Message>
-  void check_messages(const char* sql, const std::string& what);
+  void check_messages(const char* sql, const std::string& what, bool has_seals = true);
   void check_reports();
   // The chunk that a stored blob holds, made anew; absent when it can't be read.
   std::optional<ChunkRow> read_chunk(const Stretch& stretch, std::uint32_t block, std::string_view blob);

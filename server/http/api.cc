@@ -6,7 +6,6 @@
 #include <string>
 
 namespace scalewatch::http {
-namespace {
 
 unsigned http_status(engine::Status::Code code) {
   switch (code) {
@@ -27,6 +26,8 @@ unsigned http_status(engine::Status::Code code) {
   }
   return 500;
 }
+
+namespace {
 
 Response to_json(const google::protobuf::Message& message) {
   google::protobuf::util::JsonPrintOptions options;
@@ -90,6 +91,8 @@ std::vector<Route> api_routes(const ApiSources& sources) {
       route("GET", "/api/v1/runs/{run}/heatmap", history, &HistoryApi::get_heat_map),
       route("GET", "/api/v1/alerts", alerts, &AlertsApi::list_alerts),
       route("GET", "/api/v1/alerts/get", alerts, &AlertsApi::get_alert),  // ?id=..., for ids hold slashes
+      route("GET", "/api/v1/alerts/dead", alerts, &AlertsApi::list_dead_letters),
+      route("POST", "/api/v1/alerts/replay", alerts, &AlertsApi::replay_dead_letters),
       route("GET", "/api/v1/silences", alerts, &AlertsApi::list_silences),
       route("POST", "/api/v1/silences", alerts, &AlertsApi::create_silence),
       route("POST", "/api/v1/silences/{id}/end", alerts, &AlertsApi::end_silence),

@@ -22,4 +22,7 @@ struct ApiSources {
 
 std::vector<Route> api_routes(const ApiSources& sources);
 
+// The HTTP status that tells of one of the history's or the alerts' errors.
+unsigned http_status(engine::Status::Code code);
+
 }  // namespace scalewatch::http

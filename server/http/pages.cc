@@ -21,10 +21,14 @@ JSON; parameters in brackets are optional, NAME may be a run's name or run_uid; 
 /api/v1/runs/NAME/top                         [by limit role segment first last]
 /api/v1/runs/NAME/scaler                      [scaler rank segment first last max_points]
 /api/v1/runs/NAME/heatmap                     [by tensor_contains role max_tensors segment first last max_columns]
+/api/v1/table/runs/NAME/...                   findings ranks tensors tensors/TENSOR/history scaler top heatmap: the same as
+                                              arrays of flat objects, with [from to] in Unix milliseconds besides
 /api/v1/alerts                                [page_size page_token run states min_severity]
 POST /api/v1/alerts/ID/acknowledge            {"who": "...", "comment": "..."} as application/json
 POST /api/v1/alerts/acknowledge?id=ID         the same
 /api/v1/alerts/get?id=ID                      one alert with its audit trail
+/api/v1/alerts/dead                           [page_size page_token sink]; pages that a sink never took
+POST /api/v1/alerts/replay                    {"sink": "...", "key": "...", "who": "..."}: sends them again; without sink and key all
 /api/v1/silences                              [ended]
 POST /api/v1/silences                         {"matchers": ["run=\"NAME\""], "duration_ms": 7200000, "who": "...", "reason": "..."}
 POST /api/v1/silences/ID/end                  {"who": "..."}

@@ -18,6 +18,7 @@
 #include "server/http/connection.h"
 #include "server/http/dispatcher.h"
 #include "server/http/pages.h"
+#include "server/http/tables.h"
 
 namespace scalewatch::http {
 namespace {
@@ -32,6 +33,8 @@ Router make_router(const Sources& sources) {
   std::vector<Route> routes = page_routes(sources);
   std::vector<Route> api = api_routes({sources.history, sources.alerts});
   routes.insert(routes.end(), std::make_move_iterator(api.begin()), std::make_move_iterator(api.end()));
+  std::vector<Route> tables = table_routes({sources.history, sources.alerts});
+  routes.insert(routes.end(), std::make_move_iterator(tables.begin()), std::make_move_iterator(tables.end()));
   return Router(std::move(routes));
 }
 

@@ -1,50 +1,44 @@
 #include "server/metrics/exporter.h"
 
-#include <prometheus/collectable.h>
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
-#include <iterator>
 #include <utility>
 
-#include "server/metrics/families.h"
+#include "server/metrics/ended_runs.h"
+#include "server/metrics/page.h"
+#include "server/metrics/rpc_metrics.h"
 #include "server/metrics/run_metrics.h"
 #include "server/metrics/server_metrics.h"
 
 namespace scalewatch::metrics {
 
-struct Exporter::Impl final : prometheus::Collectable {
+struct Exporter::Impl {
   Impl(const Options& opts, Sources from, const std::string& version)
       : options(opts),
         sources(std::move(from)),
+        rpcs(registry),
         scrapes(prometheus::BuildCounter()
-                    .Name("scalewatch_scrapes_total")
-                    .Help("Times that this page was asked for.")
+                    .Name(metric(Id::kScrapes).name)
+                    .Help(metric(Id::kScrapes).help)
                     .Register(registry)
                     .Add({})) {
     prometheus::BuildGauge()
-        .Name("scalewatch_build_info")
-        .Help("Version of the server; always 1.")
+        .Name(metric(Id::kBuildInfo).name)
+        .Help(metric(Id::kBuildInfo).help)
         .Register(registry)
         .Add({{"version", version}})
         .Set(1);
   }
 
-  [[nodiscard]] std::vector<prometheus::MetricFamily> Collect() const override {
-    Families families;
-    add_run_metrics(sources.overviews(), options, sources.wall_ms(), families);
-    add_engine_metrics(sources.stats(), families);
-    add_sink_metrics(sources.sinks(), families);
-    add_process_metrics(families);
-    return families.take();
-  }
-
-  Options options;
-  Sources sources;
-  prometheus::Registry registry;  // series that live as long as the server
+  const Options options;
+  const Sources sources;
+  prometheus::Registry registry;  // what events count: series that live as long as the server
+  RpcMetrics rpcs;
   prometheus::Counter& scrapes;
+  EndedRuns ended;
 };
 
 Exporter::Exporter(Options options, Sources sources, const std::string& version)
@@ -53,10 +47,25 @@ Exporter::~Exporter() = default;
 
 std::string Exporter::page() const {
   impl_->scrapes.Increment();
-  std::vector<prometheus::MetricFamily> families = impl_->registry.Collect();
-  auto live = impl_->Collect();
-  families.insert(families.end(), std::make_move_iterator(live.begin()), std::make_move_iterator(live.end()));
-  return prometheus::TextSerializer().Serialize(families);
+  const std::int64_t now = impl_->sources.wall_ms();
+  std::vector<engine::RunShown> runs = impl_->sources.runs();
+  impl_->ended.complete(runs, impl_->options, now);
+  Page page;
+  add_run_metrics(runs, impl_->options, now, page);
+  add_engine_metrics(impl_->sources.stats(), page);
+  add_store_metrics(impl_->sources.store(), page);
+  add_sink_metrics(impl_->sources.sinks(), page);
+  add_reload_metrics(impl_->sources.reloads(), page);
+  add_process_metrics(page);
+  return page.take() + prometheus::TextSerializer().Serialize(impl_->registry.Collect());
+}
+
+void Exporter::remember_ended(std::vector<std::shared_ptr<const v1::GetRunResponse>> ended) {
+  impl_->ended.remember(std::move(ended), impl_->options);
+}
+
+void Exporter::rpc_ended(const std::string& method, const std::string& code, std::optional<double> seconds) {
+  impl_->rpcs.ended(method, code, seconds);
 }
 
 }  // namespace scalewatch::metrics

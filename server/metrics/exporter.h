@@ -1,5 +1,5 @@
 // The Prometheus text page, made anew at every scrape from what the engine publishes: events cost nothing here, and the series
-// of a run that left are gone with it.
+// of a run that left are gone with it. What metrics there are: catalog.h.
 //
 // Thread-safe when the sources are.
 #pragma once
@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,10 +24,34 @@ struct SinkSample {
   std::uint64_t failed = 0;   // tries that failed
   std::uint64_t dropped = 0;  // given up for good
   std::uint64_t pending = 0;  // now: waiting for a try
+  double oldest_seconds = 0;  // now: age of the oldest of these
+  std::uint64_t requests = 0;
+  double request_seconds = 0;
+  std::uint64_t reminders = 0;
+  std::uint64_t watchdogs = 0;
+  std::uint64_t dead_letters = 0;  // now
+};
+
+// The history's files; absent: not known.
+struct StoreSample {
+  std::optional<std::uint64_t> database_bytes;
+  std::optional<std::uint64_t> wal_bytes;
+  std::optional<std::uint64_t> disk_free_bytes;
+  std::uint64_t cache_hits = 0;  // pages that queries asked for, cumulative
+  std::uint64_t cache_misses = 0;
+  std::uint64_t commits_lost = 0;  // since the store was made
+};
+
+struct ReloadSample {
+  bool last_successful = true;
+  std::int64_t success_ms = 0;  // server's clock, Unix milliseconds: of the newest that was taken
+  std::uint64_t taken = 0;
+  std::uint64_t refused = 0;
 };
 
 struct Options {
-  // Runs on the page; beyond it those with the worst open finding, then the newest, stay. A run is about 25 series.
+  // Runs on the page; beyond it those with the worst open finding, then the newest, stay. A run is about 80 series: METRICS.md
+  // says what they are at most.
   std::size_t max_runs = 500;
   // Scalers of one run on the page.
   std::size_t max_scalers_per_run = 16;
@@ -34,10 +59,16 @@ struct Options {
   std::chrono::milliseconds finished_for{600'000};
 };
 
+[[nodiscard]] std::int64_t last_sign_of_life_ms(const v1::RunSummary& run);
+// Running, or ended within options.finished_for.
+[[nodiscard]] bool on_page(const v1::RunSummary& run, const Options& options, std::int64_t now_ms);
+
 struct Sources {
-  std::function<std::vector<std::shared_ptr<const v1::GetRunResponse>>()> overviews;
+  std::function<std::vector<engine::RunShown>()> runs;
   std::function<engine::EngineStats()> stats;
   std::function<std::vector<SinkSample>()> sinks;
+  std::function<StoreSample()> store;
+  std::function<ReloadSample()> reloads;
   std::function<std::int64_t()> wall_ms;  // server's clock, Unix milliseconds
 };
 
@@ -49,6 +80,11 @@ class Exporter {
   // Text exposition format 0.0.4.
   [[nodiscard]] std::string page() const;
   static constexpr const char* kContentType = "text/plain; version=0.0.4; charset=utf-8";
+
+  // Runs that ended before this server began, from its history.
+  void remember_ended(std::vector<std::shared_ptr<const v1::GetRunResponse>> ended);
+  // See RpcMetrics.
+  void rpc_ended(const std::string& method, const std::string& code, std::optional<double> seconds);
 
  private:
   struct Impl;

@@ -58,34 +58,23 @@ double seconds(const timeval& time) {
 
 }  // namespace
 
-void add_process_metrics(Families& families) {
+void add_process_metrics(Page& page) {
   static const double kBoot = boot_time();
+  const auto put = [&](Id id, double value) { page.add(id, {}, value); };
   ProcStat stat;
   if (read_stat(stat)) {
-    if (kBoot > 0) {
-      families.gauge("process_start_time_seconds", "Start of the process, Unix time.")
-          .add({}, kBoot + stat.start_ticks / static_cast<double>(sysconf(_SC_CLK_TCK)));
-    }
-    families.gauge("process_resident_memory_bytes", "Resident memory.")
-        .add({}, stat.resident_pages * static_cast<double>(sysconf(_SC_PAGESIZE)));
-    families.gauge("process_virtual_memory_bytes", "Virtual memory.").add({}, stat.virtual_bytes);
-    families.gauge("process_threads", "Threads.").add({}, stat.threads);
+    if (kBoot > 0) put(Id::kStartTime, kBoot + stat.start_ticks / static_cast<double>(sysconf(_SC_CLK_TCK)));
+    put(Id::kResidentMemory, stat.resident_pages * static_cast<double>(sysconf(_SC_PAGESIZE)));
+    put(Id::kVirtualMemory, stat.virtual_bytes);
+    put(Id::kThreads, stat.threads);
   }
   rusage usage{};
-  if (getrusage(RUSAGE_SELF, &usage) == 0) {
-    families.counter("process_cpu_seconds_total", "User and system CPU time.")
-        .add({}, seconds(usage.ru_utime) + seconds(usage.ru_stime));
-  }
+  if (getrusage(RUSAGE_SELF, &usage) == 0) put(Id::kCpuSeconds, seconds(usage.ru_utime) + seconds(usage.ru_stime));
   std::error_code error;
   std::filesystem::directory_iterator fds("/proc/self/fd", error);
-  if (!error) {
-    families.gauge("process_open_fds", "Open file descriptors.")
-        .add({}, static_cast<double>(std::distance(begin(fds), end(fds))));
-  }
+  if (!error) put(Id::kOpenFds, static_cast<double>(std::distance(begin(fds), end(fds))));
   rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-    families.gauge("process_max_fds", "Limit of open file descriptors.").add({}, static_cast<double>(limit.rlim_cur));
-  }
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0) put(Id::kMaxFds, static_cast<double>(limit.rlim_cur));
 }
 
 }  // namespace scalewatch::metrics

@@ -1,17 +1,14 @@
-// Series of runs, from their published overviews. Pure.
+// Series of runs, from what the engine publishes of them. Pure.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "server/metrics/exporter.h"
-#include "server/metrics/families.h"
+#include "server/metrics/page.h"
 
 namespace scalewatch::metrics {
 
-using Overviews = std::vector<std::shared_ptr<const v1::GetRunResponse>>;
-
-void add_run_metrics(const Overviews& overviews, const Options& options, std::int64_t now_ms, Families& families);
+void add_run_metrics(const std::vector<engine::RunShown>& shown, const Options& options, std::int64_t now_ms, Page& page);
 
 }  // namespace scalewatch::metrics

@@ -2,43 +2,57 @@
 
 namespace scalewatch::metrics {
 
-void add_engine_metrics(const engine::EngineStats& stats, Families& families) {
-  const auto counter = [&](const char* name, const char* help, auto value) {
-    families.counter(name, help).add({}, static_cast<double>(value));
-  };
-  const auto gauge = [&](const char* name, const char* help, auto value) {
-    families.gauge(name, help).add({}, static_cast<double>(value));
-  };
-  counter("scalewatch_ingest_reports_total", "Reports taken in.", stats.reports);
-  counter("scalewatch_ingest_records_total", "Tensor records taken in.", stats.records);
-  counter("scalewatch_ingest_reports_repeated_total", "Reports that had been taken in before.", stats.reports_repeated);
-  counter("scalewatch_ingest_reports_rejected_total", "Reports refused as malformed.", stats.reports_rejected);
-  counter("scalewatch_ingest_reports_lost_total", "Reports that clients announced as lost.", stats.reports_lost);
-  counter("scalewatch_ingest_reports_thinned_total", "Reports that came without their full statistics.", stats.reports_thinned);
-  counter("scalewatch_ingest_reports_late_total", "Reports that came after their attempt had closed.", stats.reports_late);
-  counter("scalewatch_ingest_streams_fenced_total", "Streams ended because a newer client of their rank came.",
-          stats.streams_fenced);
-  gauge("scalewatch_ingest_streams_open", "Streams that are open now.", stats.streams_open);
-  gauge("scalewatch_ingest_queued_bytes", "Taken from clients and not yet durable.", stats.queued_bytes);
-  gauge("scalewatch_ingest_lag_seconds", "Age of the oldest report that is not durable.", stats.lag_seconds);
-  counter("scalewatch_history_commits_total", "Transactions committed.", stats.commits);
-  counter("scalewatch_history_commit_errors_total", "Transactions that the store refused.", stats.commit_errors);
-  counter("scalewatch_history_commit_seconds_total", "Time spent committing.", stats.commit_seconds);
-  counter("scalewatch_history_committed_bytes_total", "Payload committed.", stats.committed_bytes);
-  gauge("scalewatch_history_degraded", "1 while the store refuses commits, else 0.", stats.history_degraded ? 1 : 0);
+void add_engine_metrics(const engine::EngineStats& stats, Page& page) {
+  const auto put = [&](Id id, auto value) { page.add(id, {}, static_cast<double>(value)); };
+  put(Id::kIngestReports, stats.reports);
+  put(Id::kIngestRecords, stats.records);
+  put(Id::kIngestRepeated, stats.reports_repeated);
+  put(Id::kIngestRejected, stats.reports_rejected);
+  put(Id::kIngestLost, stats.reports_lost);
+  put(Id::kIngestThinned, stats.reports_thinned);
+  put(Id::kIngestLate, stats.reports_late);
+  put(Id::kStreamsFenced, stats.streams_fenced);
+  put(Id::kStreamsOpen, stats.streams_open);
+  put(Id::kQueuedBytes, stats.queued_bytes);
+  put(Id::kQueueLimit, stats.queue_limit);
+  put(Id::kLag, stats.lag_seconds);
+  put(Id::kCommits, stats.commits);
+  put(Id::kCommitErrors, stats.commit_errors);
+  page.add_histogram(Id::kCommitDuration, {}, engine::LatencyHistogram::kBounds, stats.commit_durations.counts,
+                     stats.commit_durations.sum);
+  put(Id::kCommittedBytes, stats.committed_bytes);
+  put(Id::kDegraded, stats.history_degraded ? 1 : 0);
 }
 
-void add_sink_metrics(const std::vector<SinkSample>& sinks, Families& families) {
-  Family& deliveries =
-      families.counter("scalewatch_alert_deliveries_total",
-                       "Tries to deliver an alert to a sink: delivered, failed (tried again), dropped (given up).");
-  Family& pending = families.gauge("scalewatch_alert_deliveries_pending", "Alerts that wait for their delivery to a sink.");
+void add_store_metrics(const StoreSample& store, Page& page) {
+  if (store.database_bytes) page.add(Id::kHistorySize, {"database"}, static_cast<double>(*store.database_bytes));
+  if (store.wal_bytes) page.add(Id::kHistorySize, {"wal"}, static_cast<double>(*store.wal_bytes));
+  if (store.disk_free_bytes) page.add(Id::kDiskFree, {}, static_cast<double>(*store.disk_free_bytes));
+  page.add(Id::kPageCacheReads, {"hit"}, static_cast<double>(store.cache_hits));
+  page.add(Id::kPageCacheReads, {"miss"}, static_cast<double>(store.cache_misses));
+  page.add(Id::kCommitsLost, {}, static_cast<double>(store.commits_lost));
+}
+
+void add_sink_metrics(const std::vector<SinkSample>& sinks, Page& page) {
   for (const SinkSample& sink : sinks) {
-    deliveries.add({{"sink", sink.sink}, {"result", "delivered"}}, static_cast<double>(sink.delivered));
-    deliveries.add({{"sink", sink.sink}, {"result", "failed"}}, static_cast<double>(sink.failed));
-    deliveries.add({{"sink", sink.sink}, {"result", "dropped"}}, static_cast<double>(sink.dropped));
-    pending.add({{"sink", sink.sink}}, static_cast<double>(sink.pending));
+    page.add(Id::kDeliveries, {sink.sink, "delivered"}, static_cast<double>(sink.delivered));
+    page.add(Id::kDeliveries, {sink.sink, "failed"}, static_cast<double>(sink.failed));
+    page.add(Id::kDeliveries, {sink.sink, "dropped"}, static_cast<double>(sink.dropped));
+    page.add(Id::kDeliveriesPending, {sink.sink}, static_cast<double>(sink.pending));
+    page.add(Id::kDeliveryOldest, {sink.sink}, sink.oldest_seconds);
+    page.add(Id::kAlertRequests, {sink.sink}, static_cast<double>(sink.requests));
+    page.add(Id::kAlertRequestSeconds, {sink.sink}, sink.request_seconds);
+    page.add(Id::kReminders, {sink.sink}, static_cast<double>(sink.reminders));
+    page.add(Id::kWatchdogs, {sink.sink}, static_cast<double>(sink.watchdogs));
+    page.add(Id::kDeadLetters, {sink.sink}, static_cast<double>(sink.dead_letters));
   }
+}
+
+void add_reload_metrics(const ReloadSample& reloads, Page& page) {
+  page.add(Id::kReloads, {"taken"}, static_cast<double>(reloads.taken));
+  page.add(Id::kReloads, {"refused"}, static_cast<double>(reloads.refused));
+  page.add(Id::kReloadSuccessful, {}, reloads.last_successful ? 1 : 0);
+  page.add(Id::kReloadSuccess, {}, static_cast<double>(reloads.success_ms) / 1000);
 }
 
 }  // namespace scalewatch::metrics

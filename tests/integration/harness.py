@@ -135,6 +135,7 @@ class Server:
         self.grpc_port = self.http_port = 0
         self.process = None
         self.settings = settings
+        self.environment = {}  # beyond this process's own
         self.config = self.folder / "scalewatchd.yaml"
         lines = []
         if sinks:
@@ -169,7 +170,7 @@ class Server:
         ports.unlink(missing_ok=True)
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                            preexec_fn=end_with_parent)
+                                            env={**os.environ, **self.environment}, preexec_fn=end_with_parent)
 
         def ready():
             if self.process.poll() is not None:

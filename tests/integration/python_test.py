@@ -76,7 +76,8 @@ class Python(Case):
 
     def test_wrong_use(self):
         watch = self.watch(self.server(), "wrong use")
-        for error, call in ((TypeError, lambda: watch.observe("x", [1.0])), (KeyError, lambda: watch.observe("x", Array([1]), role="weight")),
+        for error, call in ((TypeError, lambda: watch.observe("x", [1.0])),
+                            (ValueError, lambda: watch.observe("x", Array([1]), role="weight")),
                             (scalewatch.ScalewatchError, lambda: watch.observe("", Array([1]))),
                             (scalewatch.ScalewatchError, lambda: watch.misuse("Not A Kind"))):
             with self.assertRaises(error):

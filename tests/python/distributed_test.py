@@ -30,11 +30,15 @@ def train(rank, port, where, mode):
         from torch.distributed.device_mesh import init_device_mesh
         model = network()
         fully_shard(model, mesh=init_device_mesh("cpu", (RANKS,)))
-    elif mode == "ddp":
+    elif mode in ("ddp", "zero"):
         model = torch.nn.parallel.DistributedDataParallel(network())
     else:  # "alone": nobody reduces, so each rank decides for itself
         model = network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    if mode == "zero":
+        from torch.distributed.optim import ZeroRedundancyOptimizer
+        optimizer = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.Adam, lr=1e-3)
+    else:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     watch = scalewatch.attach(model, optimizer, scaler, activations="0", **where)
     for step, (images, classes) in enumerate(batches(16, seed=rank), 1):
         optimizer.zero_grad()
@@ -76,6 +80,18 @@ class Distributed(Lab):
         run = watch.questions.summary()
         self.assertEqual([int(run[k]) for k in ("attempts", "applied", "skipped", "world_size")], [16, 15, 1, RANKS])
         self.assertIn("0.weight", {p.tensor for p in watch.questions.attempt()})  # and not module.0.weight
+
+    def test_zero_redundancy_optimizer(self):
+        """Each rank holds the optimizer state of some parameters only: together they hold all."""
+        watch = self.run_ranks("zero")
+        self.assertEqual([(f.rule, f.summary) for f in self.found(watch)], [])
+        run = watch.questions.summary()
+        self.assertEqual([int(run[k]) for k in ("attempts", "applied", "skipped")], [16, 16, 0])
+        points = watch.questions.attempt(11)
+        names = {n for n, _ in network().named_parameters()}
+        self.assertEqual({p.tensor for p in points if p.role == "gradient"}, names)
+        self.assertEqual({p.tensor for p in points if p.role == "optimizer_state"},
+                         {f"{n}.{key}" for n in names for key in ("exp_avg", "exp_avg_sq")})
 
     def test_ranks_that_disagree(self):
         watch = self.run_ranks("alone")

@@ -6,7 +6,7 @@ import warnings
 
 import torch
 
-from common import CLASSES, F, IMAGES, Lab, half  # noqa: F401
+from common import CLASSES, F, IMAGES, Lab
 
 warnings.filterwarnings("ignore")
 
@@ -35,6 +35,37 @@ class Trainers(Lab):
         points = callback.watch.questions.attempt()
         self.assertIn("bert.encoder.layer.1.attention.self.query.weight", {p.tensor for p in points if p.role == "gradient"})
         self.assertIn("bert.encoder.layer.0.attention.0", {p.tensor for p in points if p.role == "activation"})
+
+    def test_accelerate(self):
+        """Its prepared model and optimizer: autocast, scale, unscale, step and update are its own. On a CPU it makes no scaler and computes
+        in fp32 whatever is asked for, so the two things that it would have set on a GPU are set here."""
+        import accelerate
+        from accelerate.state import AcceleratorState
+        AcceleratorState._reset_state(reset_partial_state=True)
+        self.addCleanup(AcceleratorState._reset_state, reset_partial_state=True)
+        accelerator = accelerate.Accelerator(cpu=True, mixed_precision="fp16", gradient_accumulation_steps=2)
+        self.assertIsNone(accelerator.scaler)
+        accelerator.native_amp, accelerator.scaler = True, torch.amp.GradScaler("cpu", init_scale=1024.0)
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10))
+        model, optimizer = accelerator.prepare(net, torch.optim.Adam(net.parameters(), lr=1e-3))
+        watch = self.attach(model, optimizer, accelerator.scaler)
+        for step in range(1, 25):
+            with accelerator.accumulate(model):
+                at = slice(32 * step, 32 * step + 32)
+                accelerator.backward(F.cross_entropy(model(IMAGES[at]), CLASSES[at]))
+                if step == 16:
+                    net[0].weight.grad[0, 0] = float("inf")
+                if accelerator.sync_gradients:
+                    accelerator.clip_grad_norm_(model.parameters(), 10.0)
+                optimizer.step()
+                optimizer.zero_grad()
+        self.assertTrue(optimizer.scaler is accelerator.scaler and not optimizer.step_was_skipped)
+        self.assert_silent(watch)
+        run = watch.questions.summary()
+        self.assertEqual([int(run[k]) for k in ("attempts", "applied", "skipped")], [12, 11, 1])
+        self.assertEqual(run["compute_dtype"], "DTYPE_FP16")
+        self.assertEqual({p.scale for p in watch.questions.attempt(8) if p.role == "gradient"}, {1024.0})
 
     def lightning_module(self):
         import pytorch_lightning

@@ -348,9 +348,8 @@ class Training(Lab):
                 steps += 8
         self.assertTrue(told)
         from scalewatch import StopTraining
-        watch._callbacks.clear()
-        watch._callbacks.append(lambda finding: (_ for _ in ()).throw(StopTraining(finding.rule)))
-        watch._waiting.append(told[0])
+        watch._callbacks.called[:] = [lambda finding: (_ for _ in ()).throw(StopTraining(finding.rule))]
+        watch._callbacks.waiting.append(told[0])
         with self.assertRaises(StopTraining):
             fit(model, optimizer, scaler, 1)
         watch.close()

@@ -7,7 +7,7 @@
 The server is $SCALEWATCH_SERVER, else 127.0.0.1:7462. Without PyTorch, scalewatch.Watch takes arrays by hand."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .answers import Advice, Finding, Point, Questions, ServerError, table
 from .native import ScalewatchError, version
@@ -19,10 +19,12 @@ __version__ = "0.1.0"
 
 
 if TYPE_CHECKING:
-    from .pytorch import attach
+    from .pytorch.attaching import attach
 else:
 
-    def attach(model: Any, optimizer: Any = None, scaler: Any = None, *, run: str, **options: Any) -> Any:
-        """Watches a PyTorch training loop that stays as it is; returns a Watch. scalewatch.pytorch.attach tells of all options."""
-        from .pytorch import attach as attach_pytorch  # only here: scalewatch itself needs no PyTorch
-        return attach_pytorch(model, optimizer, scaler, run=run, **options)
+    def __getattr__(name):
+        if name != "attach":
+            raise AttributeError(f"module 'scalewatch' has no attribute {name!r}")
+        from .pytorch import attach  # only now: scalewatch itself needs no PyTorch
+        globals()[name] = attach
+        return attach

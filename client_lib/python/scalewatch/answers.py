@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+import http.client
 import json
 import os
 import shutil
@@ -15,10 +16,11 @@ from typing import Any, Dict, List, Mapping, Optional
 __all__ = ["Advice", "Finding", "Point", "Questions", "ServerError", "table"]
 
 GRPC_PORT, HTTP_PORT = 7462, 9464
+_WHERE = "http= or $SCALEWATCH_HTTP says where it is (host:port), else it is looked for at port 9464 of the server's host"
 
 
 class ServerError(RuntimeError):
-    """The server is away, or refused a question; the message says which."""
+    """The server is away, or refused a question; the message says which, and whom it asked."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +52,7 @@ class Finding:
 
     @staticmethod
     def from_json(told: Mapping[str, Any]) -> "Finding":
+        """From the JSON of the HTTP API."""
         return Finding(
             rule=told["rule"], severity=told["severity"].replace("SEVERITY_", "").lower(), open=bool(told.get("open")),
             summary=told["summary"], subject=told.get("subject", ""), first_attempt=int(told.get("first_attempt", 0)),
@@ -87,6 +90,7 @@ class Point:
 
     @staticmethod
     def from_json(info: Mapping[str, Any], first: int, last: int, record: Mapping[str, Any]) -> "Point":
+        """From the JSON of the HTTP API: a tensor's info, and its record over the attempts first to last."""
         def maybe(name: str) -> Optional[float]:
             return None if record.get(name) is None else float(record[name])
 
@@ -113,17 +117,34 @@ def table(rows: List[Any]) -> Any:
         return plain
 
 
-def http_address(server: Optional[str], http: Optional[str]) -> str:
+def http_address(server: Optional[str], http_given: Optional[str]) -> str:
     """The base of the server's HTTP address: the one given, else $SCALEWATCH_HTTP, else the gRPC server's host at port 9464."""
-    given = http or os.environ.get("SCALEWATCH_HTTP")
+    given = http_given or os.environ.get("SCALEWATCH_HTTP")
     if given:
         return given.rstrip("/") if "://" in given else f"http://{given}".rstrip("/")
     grpc = server or os.environ.get("SCALEWATCH_SERVER") or f"127.0.0.1:{GRPC_PORT}"
-    return f"http://{grpc.rpartition(':')[0] or grpc}:{HTTP_PORT}"
+    host, _, port = grpc.rpartition(":")
+    return f"http://{host if host and port.isdigit() else grpc}:{HTTP_PORT}"
+
+
+def _sentence(error: urllib.error.HTTPError) -> str:
+    """What an answer that is no success says: the server's own message, else the status line."""
+    try:
+        text = error.read(10_000).decode("utf-8", "replace").strip()
+    except (OSError, http.client.HTTPException):
+        text = ""
+    try:
+        told = json.loads(text)
+    except ValueError:
+        told = None
+    message = told.get("message") if isinstance(told, dict) else None
+    return str(message) if message else f"{error.code} {error.reason}"
 
 
 class Questions:
-    """Asks one server about one run. Every method may wait for the server, at most `timeout` seconds, and raises ServerError."""
+    """Asks one server about one run, any thread. Every method may wait for the server, at most `timeout` seconds, and raises
+    ServerError. run: its name. server: host:port of the gRPC port, None = $SCALEWATCH_SERVER, else 127.0.0.1:7462. http: host:port or
+    URL of its HTTP API, None = $SCALEWATCH_HTTP, else port 9464 of the server's host."""
 
     def __init__(self, run: str, server: Optional[str] = None, http: Optional[str] = None, timeout: float = 10.0) -> None:
         self.run = run
@@ -141,9 +162,12 @@ class Questions:
             with urllib.request.urlopen(url, timeout=self.timeout) as answer:
                 told = json.loads(answer.read())
         except urllib.error.HTTPError as error:
-            raise ServerError(f"{url}: {error.code} {error.read().decode('utf-8', 'replace').strip()[:500]}") from None
-        except (OSError, ValueError) as error:
-            raise ServerError(f"{url}: {error} (the address of the server's HTTP API is http= or $SCALEWATCH_HTTP)") from None
+            raise ServerError(f"the server at {self.http} refused: {_sentence(error)}") from None
+        except json.JSONDecodeError:
+            raise ServerError(f"{self.http} answers, but not as a Scalewatch server does: {_WHERE}") from None
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            why = getattr(error, "reason", None) or error
+            raise ServerError(f"no answer from the server's HTTP API at {self.http}: {why}: {_WHERE}") from None
         return dict(told)
 
     def summary(self) -> Dict[str, Any]:
@@ -168,8 +192,9 @@ class Questions:
                 return told
 
     def history(self, pattern: str = "*", role: Optional[str] = None, max_points: int = 1000, max_tensors: int = 100) -> List[Point]:
-        """Statistics over attempts of the tensors whose name matches, in forward order and then by attempt. At most max_points
-        a tensor: neighbours are merged. More than max_tensors matches raise ValueError, for each is a question of its own."""
+        """Statistics over attempts of the tensors whose name matches the pattern and, unless None, whose role is it ("gradient", ...),
+        in forward order and then by attempt. At most max_points a tensor: neighbours are merged. More than
+        max_tensors matches raise ValueError, for each is a question of its own."""
         infos = [one["info"] for one in self.tensors(pattern, role)]
         if len(infos) > max_tensors:
             raise ValueError(f"{len(infos)} tensors match {pattern!r}: name fewer, or raise max_tensors={max_tensors}")
@@ -208,7 +233,9 @@ class Questions:
 
     def whatif(self, policy: Optional[str] = None, settings: Optional[Mapping[str, float]] = None, scaler: int = 0,
                command: str = "scalewatch") -> Dict[str, Any]:
-        """What another scaler would have done with the run's gradients: whatif(None, {"init_scale": 2**12}), whatif("megatron"). The answer is that of `scalewatch whatif --json`: the `scalewatch` command must be installed."""
+        """What another scaler would have done with the run's gradients: whatif(None, {"init_scale": 2**12}), whatif("megatron").
+        policy: None = the run's own. settings: parameters of the policy, by name. scaler: the number of the run's
+        scaler. The answer is that of `scalewatch whatif --json`: this command must be installed, on the PATH or as `command`."""
         program = shutil.which(command)
         if program is None:
             raise ServerError(f"the command {command!r} is not on the PATH: whatif is answered by it")

@@ -78,8 +78,8 @@ def _from_interface(told: Any, keep: Any, cuda: bool) -> View:
     steps = _row_major(sizes) if strides is None else tuple(int(s) // size for s in strides)
     # CUDA arrays name their stream: absent or None = nothing to wait for, 1 = the legacy default, 2 = the thread's default.
     stream = told.get("stream") if cuda else None
-    return View(int(told["data"][0] or 0), native.DTYPES[name], sizes, steps, 0 if cuda else None, 0 if stream in (None, 1) else int(stream),
-                keep)
+    return View(int(told["data"][0] or 0), native.DTYPES[name], sizes, steps, 0 if cuda else None,
+                0 if stream in (None, 1) else int(stream), keep)
 
 
 def _from_dlpack(thing: Any) -> View:

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "server/cli/user.h"
 #include "server/history/maintenance.h"
 
 namespace scalewatch::cli {
@@ -15,8 +16,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kFooter =
-    "Works on the data folder, on the server's machine: whoever may read it may copy it, and it needs no server. stats, "
-    "backup\n"
+    "All but reload work on the data folder, on the server's machine: whoever may read it may copy it, and they need no "
+    "server. stats, backup\n"
     "and verify run beside a server and never hold it up; compact and verify --repair need it stopped, for they take the\n"
     "folder's lock. To go back to a copy: stop the server, put it in the folder as history.db in place of history.db* and "
     "start.";
@@ -135,7 +136,7 @@ ExitCode compact(const std::string& folder, const Screen& screen) {
 }  // namespace
 
 void AdminCommands::add_to(CLI::App& app, Chosen& chosen) {
-  auto* admin = app.add_subcommand("admin", "Look after a server's data folder: stats, backup, verify, compact");
+  auto* admin = app.add_subcommand("admin", "Look after a server: its data folder and its configuration");
   admin->fallthrough();
   admin->footer(kFooter);
   admin->require_subcommand(1);
@@ -160,6 +161,18 @@ void AdminCommands::add_to(CLI::App& app, Chosen& chosen) {
           [this](const Screen& screen, const std::stop_token& stop) { return verify(folder_, repair_, screen, stop); });
   check->footer(kVerifyFooter);
   check->add_flag("--repair", repair_, "Make anew what can be; what can't is removed where that lets the rest be read");
+  reload_.who = user();
+  auto* reload = admin->add_subcommand("reload", "Let a running server read its configuration file again, as SIGHUP does");
+  reload->fallthrough();
+  reload->add_option("--by,--who", reload_.who, "Who does it (default: you)");
+  reload->footer(
+      "Rules and alerting are taken at once, the rest is listed and needs a restart. A file with a fault changes nothing: exit "
+      "code 1.\n--json: ReloadConfigurationResponse of proto/scalewatch/v1.");
+  reload->callback([this, &chosen] {
+    chosen.action = [this](Client& client, const Screen& screen, const std::stop_token&) {
+      return reload_configuration(client, reload_, screen);
+    };
+  });
   add("compact", "Make chunks of all reports and give free space back; for ended runs, with the server stopped",
       [this](const Screen& screen, const std::stop_token&) { return compact(folder_, screen); });
 }

@@ -1,11 +1,12 @@
 // scalewatch admin: what is done to a server's data folder by hand (see server/history/maintenance.h, also for why on the
-// folder).
+// folder), and to a running server.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <string>
 
 #include "server/cli/action.h"
+#include "server/cli/views/reload.h"
 
 namespace scalewatch::cli {
 
@@ -18,6 +19,7 @@ class AdminCommands {
   std::string folder_ = "./scalewatch-data";
   std::string to_;
   bool repair_ = false;
+  ReloadOptions reload_;
 };
 
 }  // namespace scalewatch::cli

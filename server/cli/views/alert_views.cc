@@ -32,6 +32,11 @@ void call(Client& client, grpc::Status (v1::Alerts::Stub::*method)(grpc::ClientC
   if (!status.ok()) client.fail(status);
 }
 
+void say_indented(const std::string& said, const Screen& screen) {
+  const int room = screen.width == 0 ? 0 : std::max(20, screen.width - 2);
+  for (const auto& line : text::wrap(said, room)) screen.out << "  " << line << '\n';
+}
+
 std::string_view state_word(v1::AlertState state) {
   const auto& words = state_choices();
   const auto index = static_cast<std::size_t>(state) - 1;
@@ -121,8 +126,7 @@ void print_quiet(const v1::Alert& alert, const Screen& screen) {
     const auto said = fmt::format("silenced by {} until {}: {} ({})", Screen::name(alert.silence().created_by()),
                                   text::utc(alert.silence().ends_ms()), Screen::name(alert.silence().reason()),
                                   Screen::name(alert.silence().id()));
-    const int room = screen.width == 0 ? 0 : std::max(20, screen.width - 2);
-    for (const auto& line : text::wrap(said, room)) screen.out << "  " << line << '\n';
+    say_indented(said, screen);
   } else if (!alert.inhibited_by().empty()) {
     screen.out << fmt::format("  silenced while {} explains it\n", Screen::name(alert.inhibited_by()));
   } else if (alert.held_until_ms() != 0) {
@@ -230,6 +234,57 @@ ExitCode test_sinks(Client& client, const TestSinksOptions& options, const Scree
     }
   }
   return code;
+}
+
+ExitCode list_dead_letters(Client& client, const DeadLettersOptions& options, const Screen& screen) {
+  constexpr std::uint32_t kPage = 1000;
+  v1::ListDeadLettersResponse all;
+  v1::ListDeadLettersRequest request;
+  request.set_sink(options.sink);
+  while (true) {
+    const auto left = options.limit - static_cast<std::uint32_t>(all.letters_size());
+    request.set_page_size(static_cast<std::int32_t>(std::min(left, kPage)));
+    v1::ListDeadLettersResponse page;
+    call(client, &v1::Alerts::Stub::ListDeadLetters, request, page);
+    all.set_next_page_token(page.next_page_token());
+    for (auto& letter : *page.mutable_letters()) *all.add_letters() = std::move(letter);
+    if (page.next_page_token().empty() || static_cast<std::uint32_t>(all.letters_size()) >= options.limit) break;
+    request.set_page_token(page.next_page_token());
+  }
+  if (screen.json) {
+    print_json(all, screen.out);
+    return kExitOk;
+  }
+  if (all.letters().empty()) screen.out << "No dead letters: every page was taken, or is still tried.\n";
+  for (const auto& letter : all.letters()) {
+    const std::string rule = letter.rule().empty() ? "an alert that cannot be read" : Screen::name(letter.rule());
+    screen.out << screen.paint(rule, text::Style::kBold);
+    if (!letter.run().empty()) screen.out << " in " << Screen::name(letter.run());
+    screen.out << fmt::format(", {} to {}\n", Screen::name(letter.transition()), Screen::name(letter.sink()));
+    if (!letter.summary().empty()) say_indented(Screen::name(letter.summary()), screen);
+    say_indented(fmt::format("given up {} after {}: {}", screen.when(letter.given_up_ms()),
+                             text::plural(letter.tries(), "attempt"), Screen::name(letter.last_error())),
+                 screen);
+    screen.out << "  " << screen.paint(Screen::name(letter.key()), text::Style::kDim) << '\n';
+  }
+  if (!all.next_page_token().empty()) screen.out << fmt::format("There are more than {}: see --limit.\n", options.limit);
+  return kExitOk;
+}
+
+ExitCode replay_dead_letters(Client& client, const ReplayLettersOptions& options, const Screen& screen) {
+  v1::ReplayDeadLettersRequest request;
+  // No sink's name has a slash, and every key has one.
+  (options.which.find('/') == std::string::npos ? request.mutable_sink() : request.mutable_key())->assign(options.which);
+  request.set_who(options.who);
+  v1::ReplayDeadLettersResponse response;
+  call(client, &v1::Alerts::Stub::ReplayDeadLetters, request, response);
+  if (screen.json) {
+    print_json(response, screen.out);
+  } else {
+    screen.out << fmt::format("{} on the way again; `alerts dead` lists what is given up once more.\n",
+                              text::plural(response.replayed(), "page"));
+  }
+  return kExitOk;
 }
 
 }  // namespace scalewatch::cli

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <set>
 #include <string>
 #include <utility>
@@ -87,6 +88,13 @@ void print_summary(const v1::AttemptSummary& attempt, const Screen& screen) {
   if (attempt.time_ms() != 0)
     add(screen.time == TimeStyle::kRelative ? text::utc(attempt.time_ms()) : screen.when(attempt.time_ms()));
   screen.say(facts);
+  if (attempt.missing().empty()) return;
+  const std::vector<std::uint32_t> missing(attempt.missing().begin(), attempt.missing().end());
+  std::vector<std::uint32_t> late;
+  std::set_intersection(missing.begin(), missing.end(), ranks.begin(), ranks.end(), std::back_inserter(late));
+  const std::string later = late.empty() ? "" : fmt::format(" ({} reported it later)", ranks_text(late));
+  screen.say(fmt::format("closed without {} {}{}", missing.size() == 1 ? "rank" : "ranks", ranks_text(missing), later),
+             text::Style::kWarning);
 }
 
 std::string told(const v1::TensorRecord& tensor) {

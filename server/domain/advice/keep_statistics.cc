@@ -40,6 +40,11 @@ std::optional<Advice> advise_keep_statistics(const AdviceContext& context) {
           "error that the trainer's own kernel left behind, or no memory; results that came late mean a stream that stood "
           "still",
           0.7);
+    case LossCause::kStore:
+      return advice(
+          "the store's files were removed, damaged, or put back from a backup: the server's log says what it found at its "
+          "start, and `scalewatch admin verify` what else is wrong",
+          0.8);
     case LossCause::kInternal:
     case LossCause::kNone:
       break;

@@ -14,7 +14,7 @@ namespace {
 std::string_view why(LossCause cause) {
   switch (cause) {
     case LossCause::kBufferFull:
-      return "the server was out of reach for longer than the client's buffer lasts";
+      return "the server was out of reach for longer than the client's buffer lasts, or takes less than is sent";
     case LossCause::kQueueFull:
       return "the client's own thread fell behind the trainer";
     case LossCause::kTooLarge:
@@ -27,6 +27,8 @@ std::string_view why(LossCause cause) {
       return "the spool on the client's disk reached its limit";
     case LossCause::kDevice:
       return "a GPU's results did not come";
+    case LossCause::kStore:
+      return "the server's store lost them after they were safe there";
     case LossCause::kInternal:
     case LossCause::kNone:
       break;

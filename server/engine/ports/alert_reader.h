@@ -35,6 +35,22 @@ class AlertReader {
   virtual std::vector<v1::DeliveryStatus> deliveries(const std::string& id) = 0;
   // That end at `after_ms` or later, soonest end first.
   virtual std::vector<SilenceRow> silences(std::int64_t after_ms, std::size_t limit) = 0;
+  // That fired after `after_ms`, whatever became of them, newest first.
+  virtual std::vector<AlertRow> fired_since(std::int64_t after_ms, std::size_t limit) = 0;
+
+  // Pages that sinks never took, newest given_up_ms first, then highest id; see DeadLetterRow.
+  struct DeadLetters {
+    std::string sink{};  // empty: all
+    std::string key{};   // empty: all
+    std::int64_t since_ms = 0;  // given up then or later
+    // Only what comes after this row; absent: from the beginning.
+    struct After {
+      std::int64_t given_up_ms = 0;
+      std::int64_t id = 0;
+    };
+    std::optional<After> after{};
+  };
+  virtual std::vector<DeadLetterRow> dead_letters(const DeadLetters& which, std::size_t limit) = 0;
 };
 
 }  // namespace scalewatch::engine

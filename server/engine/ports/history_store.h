@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -139,6 +140,21 @@ struct OutboxUpdate {
   std::uint32_t tries = 0;
   std::int64_t next_try_ms = 0;
   std::string last_error;
+  std::int64_t given_up_ms{};  // server's clock: since then it is a dead letter; 0 = it is none
+  bool again{};                // also when it was delivered: it is sent once more
+};
+
+// Dead letters are kept so long, and so many of them: the oldest go first.
+inline constexpr std::int64_t kDeadLettersKeptMs = 30LL * 24 * 3'600'000;
+inline constexpr std::size_t kMaxDeadLetters = 10'000;
+
+// A page that its sink never took.
+struct DeadLetterRow {
+  std::int64_t id = 0;  // of the store; rises with the time at which it was queued
+  OutboxRow row;
+  std::uint32_t tries = 0;
+  std::string last_error;
+  std::int64_t given_up_ms = 0;
 };
 
 // One transaction. All of it survives kill -9 and power loss, or none of it.
@@ -169,6 +185,9 @@ class HistoryStore {
 
   // Called from one thread at a time (the engine's committer). Returns when durable; throws StoreError and changes nothing.
   virtual void commit(const CommitBatch& batch) = 0;
+  // For when commit() refuses: takes alerts, outbox rows, their updates and silences (and nothing else), with room that is kept
+  // for them. False when even that can't be stored; then nothing is changed. From the same thread as commit().
+  virtual bool commit_alerts(const CommitBatch& /*batch*/) { return false; }
 
   // The rest is thread-safe and throws StoreError.
   virtual std::optional<RunRow> find_run(const std::string& name_or_uid) = 0;
@@ -193,6 +212,7 @@ class OutboxStore {
   struct Pending {
     OutboxRow row;
     std::uint32_t tries = 0;
+    bool damaged{};  // its alert is not what was stored
   };
   virtual ~OutboxStore() = default;
   // Undelivered rows with next_try_ms <= now_ms, oldest first.
@@ -201,6 +221,8 @@ class OutboxStore {
   virtual std::optional<std::int64_t> next_outbox_due_ms() = 0;
   // Alerts that are open (firing or acknowledged) now; for sinks that want to be reminded.
   virtual std::vector<AlertRow> open_alerts(std::size_t limit) = 0;
+  // Dead letters given up at `since_ms` or later, by sink; sinks without any are left out.
+  virtual std::map<std::string, std::uint64_t> count_dead_letters(std::int64_t since_ms) = 0;
 };
 
 }  // namespace scalewatch::engine

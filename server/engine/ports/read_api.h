@@ -52,6 +52,9 @@ class AlertsApi {
   virtual Status list_silences(const v1::ListSilencesRequest& request, v1::ListSilencesResponse& response) = 0;
   // Blocks until every sink has answered, or its time-out.
   virtual Status test_sinks(const v1::TestSinksRequest& request, v1::TestSinksResponse& response) = 0;
+  virtual Status list_dead_letters(const v1::ListDeadLettersRequest& request, v1::ListDeadLettersResponse& response) = 0;
+  // Blocks until their return into the queues is durable.
+  virtual Status replay_dead_letters(const v1::ReplayDeadLettersRequest& request, v1::ReplayDeadLettersResponse& response) = 0;
 };
 
 }  // namespace scalewatch::engine

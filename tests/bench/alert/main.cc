@@ -1,4 +1,5 @@
-// Time from a client's report of a NaN in a weight to the webhook's receipt, at rest and under load.
+// Time from a client's report of a NaN in a weight to the webhook's receipt: at rest, beside as many records as the server
+// takes, and beside half of them.
 //   scalewatch_bench_alert [--json] [--alerts N]
 #include <algorithm>
 #include <array>
@@ -70,6 +71,20 @@ Summary measure(const std::string& server, HttpSink& sink, const std::string& na
   return {at(0.5), at(0.99), times.back()};
 }
 
+// The same beside a load; records_per_s: that became durable meanwhile.
+Summary measure_beside(const scalewatch::bench::LoadOptions& options, HttpSink& sink, std::uint32_t alerts,
+                       double& records_per_s) {
+  scalewatch::bench::Load load(options);
+  while (load.durable_reports() < 2U * options.streams) std::this_thread::sleep_for(10ms);
+  const auto begin = HttpSink::Clock::now();
+  const std::uint64_t before = load.durable_reports();
+  const Summary out = measure(options.server, sink, options.run, alerts);
+  const double seconds = std::chrono::duration<double>(HttpSink::Clock::now() - begin).count();
+  records_per_s = static_cast<double>(load.durable_reports() - before) * options.tensors / seconds;
+  load.finish();
+  return out;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -93,24 +108,29 @@ int main(int argc, char** argv) {
 
     scalewatch::bench::LoadOptions options;
     options.server = server.address();
-    scalewatch::bench::Load load(options);
-    const auto begin = HttpSink::Clock::now();
-    while (load.durable_reports() < 2U * options.streams) std::this_thread::sleep_for(10ms);
-    const Summary loaded = measure(server.address(), sink, "load", alerts);
-    const double seconds = std::chrono::duration<double>(HttpSink::Clock::now() - begin).count();
-    const double records = static_cast<double>(load.durable_reports()) * options.tensors / seconds;
-    load.finish();
+    double records = 0;
+    const Summary loaded = measure_beside(options, sink, alerts, records);
+    options.run = "half";
+    options.attempts_per_s =
+        std::max<std::uint32_t>(1, static_cast<std::uint32_t>(records / 2 / options.streams / options.tensors));
+    double half_records = 0;
+    const Summary half = measure_beside(options, sink, alerts, half_records);
 
     if (json) {
       std::printf(
           "{\"rest_p50_ms\": %.1f, \"rest_p99_ms\": %.1f, \"rest_max_ms\": %.1f, \"load_p50_ms\": %.1f, \"load_p99_ms\": %.1f, "
-          "\"load_max_ms\": %.1f, \"load_records_per_s\": %.0f, \"alerts\": %u}\n",
-          rest.p50, rest.p99, rest.max, loaded.p50, loaded.p99, loaded.max, records, alerts);
+          "\"load_max_ms\": %.1f, \"load_records_per_s\": %.0f, \"half_p50_ms\": %.1f, \"half_p99_ms\": %.1f, \"half_max_ms\": "
+          "%.1f, "
+          "\"half_records_per_s\": %.0f, \"alerts\": %u}\n",
+          rest.p50, rest.p99, rest.max, loaded.p50, loaded.p99, loaded.max, records, half.p50, half.p99, half.max, half_records,
+          alerts);
     } else {
       std::printf("report to webhook, %u alerts each\n", alerts);
       std::printf("at rest     p50 %.1f ms  p99 %.1f ms  max %.1f ms\n", rest.p50, rest.p99, rest.max);
       std::printf("under load  p50 %.1f ms  p99 %.1f ms  max %.1f ms  (%.0f records/s beside it)\n", loaded.p50, loaded.p99,
                   loaded.max, records);
+      std::printf("half load   p50 %.1f ms  p99 %.1f ms  max %.1f ms  (%.0f records/s)\n", half.p50, half.p99, half.max,
+                  half_records);
     }
     return 0;
   } catch (const std::exception& error) {

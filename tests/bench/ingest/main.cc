@@ -1,18 +1,24 @@
 // Records a second from clients to durable on disk: real scalewatchd, real store, real client library, all on this machine.
 // Then waits until compaction has caught up, for what a record takes on disk; then the same with retention at work beside it,
 // for how long that holds a commit up; then ClickHouse and Prometheus, where Debian's are installed, for what others take here.
-//   scalewatch_bench_ingest [--json] [--seconds N] [--streams N] [--tensors N] [--rate N] [--no-compaction] [--only] [--linear]
-// --rate: attempts a second of each stream, in place of as fast as can be. --only: nothing but the first.
+// What clients send are the statistics of 4,400 attempts of four demos, captured before (and kept beside the program).
+//   scalewatch_bench_ingest [--json] [--seconds N] [--streams N] [--tensors N] [--rate N] [--measured] [--no-compaction]
+//   [--only]
+//                           [--linear]
+// --rate: attempts a second of each stream, in place of as fast as can be. --only: nothing but the first. --measured: clients
+// measure tensors of 64 elements themselves.
 // --linear: 1, 4 and 16 million records, each against a server of its own.
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tests/bench/ingest/passes.h"
 
@@ -20,10 +26,14 @@ namespace {
 
 using namespace scalewatch;
 
+constexpr std::size_t kDemos = 4;
+constexpr std::size_t kAttempts = 1100;  // of each
+
 struct Arguments {
   bool json = false;
   bool only = false;
   bool linear = false;
+  bool measured = false;
   bench::PassOptions pass;
 };
 
@@ -41,6 +51,8 @@ Arguments parse(int argc, char** argv) {
       out.only = true;
     } else if (flag == "--linear") {
       out.linear = true;
+    } else if (flag == "--measured") {
+      out.measured = true;
     } else if (flag == "--no-compaction") {
       out.pass.compaction = false;
     } else if (const auto found = numbers.find(flag); found != numbers.end() && i + 1 < argc) {
@@ -49,8 +61,8 @@ Arguments parse(int argc, char** argv) {
       *found->second = static_cast<std::uint32_t>(value);
     } else {
       throw std::invalid_argument(
-          "usage: scalewatch_bench_ingest [--json] [--seconds N] [--streams N] [--tensors N] [--rate N] [--no-compaction] "
-          "[--only] [--linear]");
+          "usage: scalewatch_bench_ingest [--json] [--seconds N] [--streams N] [--tensors N] [--rate N] [--measured] "
+          "[--no-compaction] [--only] [--linear]");
     }
   }
   return out;
@@ -88,7 +100,7 @@ class Output {
 
 void tell(const bench::Pass& pass, const bench::PassOptions& options, Output& out) {
   constexpr double kNs = 1e9;
-  out.put("records_per_s", pass.records / pass.seconds, "durable", 0);
+  out.put("records_per_s", pass.records / pass.seconds, "durable (goal 2000000)", 0);
   out.put("seconds", pass.seconds, "s");
   out.put("streams", options.streams, "", 0);
   out.put("tensors", options.tensors, "an attempt", 0);
@@ -101,10 +113,15 @@ void tell(const bench::Pass& pass, const bench::PassOptions& options, Output& ou
   for (const auto& [name, seconds] : pass.threads) {
     if (const double ns = seconds / pass.records * kNs; ns >= 0.5) out.put("  server thread " + name, ns, "ns a record");
   }
-  out.put("client_cpu_ns_per_record", pass.client_cpu / pass.records * kNs, "ns, with its measuring");
+  out.put("client_cpu_ns_per_record", pass.client_cpu / pass.records * kNs,
+          options.replay == nullptr ? "ns, with its measuring" : "ns");
+  if (options.attempts_per_s == 0) {
+    out.put("durable_after_p50_ms", pass.durable_after_p50 * 1e3, "ms from the end of an attempt");
+    out.put("durable_after_p99_ms", pass.durable_after_p99 * 1e3, "ms (goal 500)");
+  }
   out.put("durable_pause_p99_ms", pass.pause_p99 * 1e3, "ms");
   out.put("durable_pause_longest_ms", pass.longest_pause * 1e3, "ms");
-  out.put("server_peak_memory_mb", static_cast<double>(pass.peak_memory) / 1e6, "MB");
+  out.put("server_peak_memory_mb", static_cast<double>(pass.peak_memory) / 1e6, "MB (goal 512)");
   out.put("reports_durable", static_cast<double>(pass.durable), "", 0);
   out.put("reports_thinned", static_cast<double>(pass.thinned), "", 0);
   out.put("reports_dropped", static_cast<double>(pass.dropped), "", 0);
@@ -120,6 +137,13 @@ void linear(const bench::PassOptions& usual, Output& out) {
     out.put(name + ", records_per_s", pass.records / pass.seconds, "durable", 0);
     out.put(name + ", server_peak_memory_mb", static_cast<double>(pass.peak_memory) / 1e6, "MB");
   }
+}
+
+// Of the tensors that are replayed: those whose statistics take more room.
+double share_of_fp32(const std::vector<bench::CapturedRun>& runs) {
+  std::size_t fp32 = 0;
+  for (const auto& tensor : runs.front().tensors) fp32 += tensor.dtype == SCALEWATCH_FP32 ? 1 : 0;
+  return static_cast<double>(fp32) / static_cast<double>(runs.front().tensors.size());
 }
 
 // The longest pause between two moments of durability, without retention and with it.
@@ -162,6 +186,14 @@ int main(int argc, char** argv) {
   try {
     Arguments arguments = parse(argc, argv);
     Output out(arguments.json);
+    std::vector<bench::CapturedRun> captured;
+    if (!arguments.measured) {
+      captured =
+          bench::capture_demo(std::filesystem::canonical("/proc/self/exe").parent_path() / "bench-demo", kDemos, kAttempts);
+      arguments.pass.replay = &captured;
+      out.put("captured attempts of the demo", static_cast<double>(kDemos * kAttempts), "", 0);
+      out.put("of their tensors fp32", share_of_fp32(captured), "", 2);
+    }
     if (arguments.linear) {
       linear(arguments.pass, out);
       out.end();

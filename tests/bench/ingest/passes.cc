@@ -40,6 +40,19 @@ void wait_until_compacted(const ServerProcess& server) {
   throw std::runtime_error("compaction did not catch up in ten minutes");
 }
 
+// Of counts by whole milliseconds; seconds, rounded up.
+double quantile(const std::vector<std::uint64_t>& by_ms, double share) {
+  std::uint64_t all = 0;
+  for (const std::uint64_t count : by_ms) all += count;
+  const auto wanted = static_cast<std::uint64_t>(static_cast<double>(all) * share);
+  std::uint64_t below = 0;
+  for (std::size_t ms = 0; ms < by_ms.size(); ++ms) {
+    below += by_ms[ms];
+    if (below > wanted) return static_cast<double>(ms + 1) / 1e3;
+  }
+  return 0;
+}
+
 double own_cpu_seconds() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -94,6 +107,7 @@ Pass run_pass(const PassOptions& options) {
   load_options.streams = options.streams;
   load_options.tensors = options.tensors;
   load_options.attempts_per_s = options.attempts_per_s;
+  load_options.replay = options.replay;
   Load load(load_options);
   while (load.durable_reports() < 2U * options.streams) std::this_thread::sleep_for(10ms);
   std::this_thread::sleep_for(1s);  // connections and caches are warm
@@ -112,6 +126,8 @@ Pass run_pass(const PassOptions& options) {
   pass.durable = totals.durable;
   pass.thinned = totals.thinned;
   pass.dropped = totals.dropped;
+  pass.durable_after_p50 = quantile(totals.durable_after_ms, 0.5);
+  pass.durable_after_p99 = quantile(totals.durable_after_ms, 0.99);
   pass.all_records = static_cast<double>(totals.durable) * options.tensors;
   if (!options.settle) {
     pass.peak_memory = server.peak_memory();

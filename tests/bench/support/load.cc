@@ -1,43 +1,43 @@
 #include "tests/bench/support/load.h"
 
+#include <algorithm>
 #include <chrono>
-#include <cmath>
+#include <deque>
 #include <exception>
 #include <random>
 #include <stdexcept>
 #include <utility>
 
 #include "scalewatch/scalewatch.hpp"
+#include "tests/bench/support/load_source.h"
 
 namespace scalewatch::bench {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kElements = 64;  // of a tensor
-constexpr std::size_t kPool = 1U << 20;
-constexpr double kScale = 65536;
+constexpr std::size_t kLatencies = 10'000;  // milliseconds
 
-// Of ten tensors five are gradients, three activations and two parameters.
-struct Tensor {
-  Monitor::TensorId id = 0;
-  scalewatch_role role = SCALEWATCH_GRADIENT;
-};
+using Clock = std::chrono::steady_clock;
 
-std::vector<Tensor> declare(Monitor& monitor, std::uint32_t count) {
-  std::vector<Tensor> tensors;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    const std::uint32_t kind = i * 10 / count;
-    TensorOptions options;
-    options.role = kind < 5 ? SCALEWATCH_GRADIENT : kind < 8 ? SCALEWATCH_ACTIVATION : SCALEWATCH_PARAMETER;
-    options.dtype = options.role == SCALEWATCH_PARAMETER ? SCALEWATCH_FP32 : SCALEWATCH_FP16;
-    options.name = "layers." + std::to_string(i % 500) + ".block.weight";
-    options.numel = kElements;
-    options.forward_index = i % 500;
-    tensors.push_back({monitor.add_tensor(options), options.role});
+// When each attempt that is not durable yet ended.
+class Waiting {
+ public:
+  void ended() { ends_.push_back(Clock::now()); }
+  void durable(std::uint64_t attempts, std::vector<std::uint64_t>& after_ms) {
+    if (attempts <= done_) return;
+    const auto now = Clock::now();
+    for (; done_ < attempts && !ends_.empty(); ++done_) {
+      const auto ms = static_cast<std::size_t>((now - ends_.front()) / 1ms);
+      ++after_ms[std::min(ms, kLatencies - 1)];
+      ends_.pop_front();
+    }
   }
-  return tensors;
-}
+
+ private:
+  std::deque<Clock::time_point> ends_;
+  std::uint64_t done_ = 0;
+};
 
 }  // namespace
 
@@ -49,15 +49,7 @@ struct Load::Stream {
   std::string error;
 };
 
-Load::Load(LoadOptions options) : options_(std::move(options)), singles_(kPool), halves_(kPool), streams_(options_.streams) {
-  std::mt19937_64 random(1);
-  std::normal_distribution<float> normal;
-  for (std::size_t i = 0; i < kPool; ++i) {
-    // Magnitudes over some octaves, as gradients have them.
-    const float value = normal(random) * std::exp2(static_cast<float>(i / 4096 % 16) - 8);
-    singles_[i] = value;
-    halves_[i] = static_cast<_Float16>(value);
-  }
+Load::Load(LoadOptions options) : options_(std::move(options)), streams_(options_.streams) {
   for (std::uint32_t rank = 0; rank < options_.streams; ++rank) {
     threads_.emplace_back([this, rank] {
       try {
@@ -83,12 +75,17 @@ void Load::run(Stream& stream, std::uint32_t rank) {
   options.rank = rank;
   options.world_size = options_.streams;
   Monitor monitor(options);
-  const auto scaler = monitor.add_scaler("default", "pytorch", {{"init_scale", kScale}, {"growth_interval", 1e9}});
+  const auto source = options_.replay != nullptr ? make_replayed_source(*options_.replay, options_.tensors, rank)
+                                                 : make_measured_source(options_.tensors, rank);
+  const double scale = source->scale();
+  const auto scaler = monitor.add_scaler("default", "pytorch", {{"init_scale", scale}, {"growth_interval", 1e9}});
   OptimizerOptions adam;
   adam.scaler = scaler;
   const auto optimizer = monitor.add_optimizer(adam);
-  const auto tensors = declare(monitor, options_.tensors);
+  source->declare(monitor);
 
+  Waiting waiting;
+  stream.totals.durable_after_ms.resize(kLatencies);
   std::minstd_rand random(rank + 1);
   scalewatch_stats stats = monitor.stats();
   const auto begin = std::chrono::steady_clock::now();
@@ -97,18 +94,16 @@ void Load::run(Stream& stream, std::uint32_t rank) {
       std::this_thread::sleep_until(begin + std::chrono::microseconds(step * 1'000'000 / options_.attempts_per_s));
     }
     monitor.begin_attempt(step);
-    for (const Tensor& tensor : tensors) {
-      const std::size_t at = random() % (kPool - kElements);
-      const void* data = tensor.role == SCALEWATCH_PARAMETER ? static_cast<const void*>(&singles_[at]) : &halves_[at];
-      monitor.observe(tensor.id, data, kElements, tensor.role == SCALEWATCH_GRADIENT ? kScale : 1);
-    }
+    source->observe(monitor);
     monitor.observe_optimizer(scaler, optimizer, 0, 0, SCALEWATCH_APPLIED);
-    monitor.observe_scaler(scaler, kScale, kScale, step);
+    monitor.observe_scaler(scaler, scale, scale, step);
     monitor.set_loss(1.0 + static_cast<double>(random() % 1000) / 1000);
     monitor.end_attempt();
+    waiting.ended();
     for (;;) {
       stats = monitor.stats();
       stream.durable = stats.durable_attempts;
+      waiting.durable(stats.durable_attempts, stream.totals.durable_after_ms);
       if (stats.attempts - stats.durable_attempts < options_.in_flight || stop_) break;
       std::this_thread::sleep_for(1ms);
     }
@@ -139,6 +134,10 @@ LoadTotals Load::finish() {
     totals.durable += stream.totals.durable;
     totals.thinned += stream.totals.thinned;
     totals.dropped += stream.totals.dropped;
+    totals.durable_after_ms.resize(kLatencies);
+    for (std::size_t ms = 0; ms < stream.totals.durable_after_ms.size(); ++ms) {
+      totals.durable_after_ms[ms] += stream.totals.durable_after_ms[ms];
+    }
   }
   return totals;
 }

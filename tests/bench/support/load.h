@@ -1,7 +1,5 @@
-// Ranks that report as fast as the server makes their reports durable, through the real client library.
-//
-// Small tensors (64 elements), so that the path of records is what costs, not the pass over data. Every tensor of every attempt
-// reads another slice of a pool of random values: no two reports are equal.
+// Ranks that report as fast as the server makes their reports durable, through the real client library. What they report is in
+// load_source.h: small tensors that they measure, or, given captured runs, the statistics of those.
 #pragma once
 
 #include <atomic>
@@ -10,21 +8,26 @@
 #include <thread>
 #include <vector>
 
+#include "tests/bench/support/capture.h"
+
 namespace scalewatch::bench {
 
 struct LoadOptions {
   std::string server;
   std::string run = "load";
   std::uint32_t streams = 8;
-  std::uint32_t tensors = 1000;      // of a stream and attempt
-  std::uint64_t in_flight = 32;      // reports of a stream that may wait to become durable
-  std::uint32_t attempts_per_s = 0;  // of a stream; 0 = as fast as the server takes them
+  std::uint32_t tensors = 1000;                      // of a stream and attempt
+  std::uint64_t in_flight = 32;                      // reports of a stream that may wait to become durable
+  std::uint32_t attempts_per_s = 0;                  // of a stream; 0 = as fast as the server takes them
+  const std::vector<CapturedRun>* replay = nullptr;  // null: tensors are measured. Must outlive the load
 };
 
 struct LoadTotals {
   std::uint64_t durable = 0;  // reports
   std::uint64_t thinned = 0;  // reports that lost their tensor statistics
   std::uint64_t dropped = 0;  // reports lost
+  // From the end of an attempt to the client's knowing that its report is durable, by whole milliseconds: how many.
+  std::vector<std::uint64_t> durable_after_ms;
 };
 
 class Load {
@@ -43,8 +46,6 @@ class Load {
   void run(Stream& stream, std::uint32_t rank);
 
   LoadOptions options_;
-  std::vector<float> singles_;
-  std::vector<_Float16> halves_;
   std::atomic<bool> stop_{false};
   std::vector<Stream> streams_;
   std::vector<std::thread> threads_;

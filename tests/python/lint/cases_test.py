@@ -14,6 +14,8 @@ sys.path.insert(0, str(HERE.parents[2] / "client_lib" / "python" / "scalewatch")
 
 import lint  # noqa: E402
 
+del sys.path[0]  # the folder also holds a lightning.py
+
 _MARK = re.compile(r"\s*#! (\S+)$")
 
 

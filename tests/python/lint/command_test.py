@@ -13,6 +13,8 @@ sys.path.insert(0, str(PACKAGE / "scalewatch"))
 
 import lint  # noqa: E402
 
+del sys.path[0]  # the folder also holds a lightning.py
+
 FAULTY = """\
 import torch
 scaler = torch.cuda.amp.GradScaler()

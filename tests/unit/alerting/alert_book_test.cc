@@ -201,6 +201,14 @@ class PagingTest : public testing::Test {
       std::optional<engine::AlertRow> find(const std::string&) override { return std::nullopt; }
       std::vector<v1::DeliveryStatus> deliveries(const std::string&) override { return {}; }
       std::vector<engine::SilenceRow> silences(std::int64_t, std::size_t) override { return silence_rows; }
+      std::vector<engine::AlertRow> fired_since(std::int64_t after_ms, std::size_t) override {
+        std::vector<engine::AlertRow> out;
+        for (const auto& row : rows) {
+          if (row.fired_ms > after_ms) out.push_back(row);
+        }
+        return out;
+      }
+      std::vector<engine::DeadLetterRow> dead_letters(const DeadLetters&, std::size_t) override { return {}; }
       std::vector<engine::AlertRow> rows;
       std::vector<engine::SilenceRow> silence_rows;
     } reader;
@@ -341,6 +349,88 @@ TEST_F(PagingTest, OneThatFlapsIsHeldBack) {
   alert.ParseFromString(rows_["uid1/held"].alert);
   EXPECT_EQ(alert.state(), v1::ALERT_STATE_PENDING);
   EXPECT_THAT(pages_for(2 * kMinute, 1000), ElementsAre("ScaleStuck firing"));
+}
+
+TEST_F(PagingTest, APagerThatTakesAcknowledgementsHearsOfThemOnce) {
+  SinkConfig pager = sink("pager", Severity::kWarning);
+  pager.type = "pagerduty";
+  pager.group = std::nullopt;
+  begin({pager, sink("oncall", Severity::kWarning)});
+  open("ScaleDrift", Severity::kWarning);
+  EXPECT_THAT(pages_for(1000), testing::UnorderedElementsAre("ScaleDrift firing", "ScaleDrift firing"));
+  auto taken = finding("ScaleDrift", Severity::kWarning);
+  taken.acknowledged_by = "ada";
+  taken.acknowledged_time = taken.last_time + 1000;
+  stage({{Change::kUpdated, taken}});
+  EXPECT_THAT(pages_for(1000), ElementsAre("ScaleDrift acknowledged"));
+  EXPECT_TRUE(keys_.contains("uid1/ScaleDrift//1.40/acknowledged pager"));
+  stage({{Change::kUpdated, taken}});
+  EXPECT_THAT(pages_for(1000), IsEmpty());
+  restart();
+  stage({{Change::kUpdated, taken}});
+  EXPECT_THAT(pages_for(1000), IsEmpty());
+  // One that is taken on before its page went: the page, then that.
+  begin({pager});
+  open("RankLost", Severity::kWarning);
+  auto early = finding("RankLost", Severity::kWarning);
+  early.acknowledged_by = "bob";
+  early.acknowledged_time = early.last_time + 1;
+  stage({{Change::kUpdated, early}});
+  EXPECT_THAT(pages_for(1000), ElementsAre("RankLost firing", "RankLost acknowledged"));
+}
+
+TEST_F(PagingTest, DampingRemembersOverARestart) {
+  begin();
+  for (int i = 0; i < 5; ++i) {
+    auto again = finding("ScaleStuck", Severity::kWarning);
+    again.id = "again" + std::to_string(i);
+    again.first_time = clock_.now;
+    stage({{Change::kOpened, again}});
+    stage({{Change::kResolved, again}});
+    pages_for(1000);
+  }
+  restart();
+  auto held = finding("ScaleStuck", Severity::kWarning);
+  held.id = "held";
+  stage({{Change::kOpened, held}});
+  EXPECT_THAT(pages_for(4 * kMinute, 1000), IsEmpty());
+  // Beyond the window nothing is remembered.
+  clock_.now += 61 * kMinute;
+  restart();
+  auto later = finding("ScaleStuck", Severity::kWarning);
+  later.id = "later";
+  stage({{Change::kOpened, later}});
+  EXPECT_THAT(pages_for(1000), testing::Contains("ScaleStuck firing"));
+}
+
+TEST_F(PagingTest, ADamagedRowIsLeftOutCountedAndHarmsNoOther) {
+  begin();
+  open("ScaleDrift");
+  open("RankLost");
+  pages_for(1000);
+  rows_["uid1/" + finding("ScaleDrift", Severity::kInfo).id].alert = "\xff\xff not an alert";
+  restart();
+  EXPECT_EQ(book_->unreadable(), 1U);
+  resolve("RankLost");
+  EXPECT_THAT(pages_for(1000), ElementsAre("RankLost resolved"));
+}
+
+TEST_F(PagingTest, NewSettingsTakeWhatIsOpenAndKeepWhatWasTold) {
+  begin();
+  open("RankLost");
+  EXPECT_THAT(pages_for(1000), ElementsAre("RankLost firing"));
+  open("ScaleDrift");  // its page waits for the group
+  SinkConfig second = sink("second", Severity::kInfo);
+  BookOptions options = options_;
+  options.overrides = {{.runs = "*", .rules = "ScaleDrift", .page = false, .min_severity = {}, .hold = {}, .repeat = {}}};
+  book_->reconfigure({second, sink("oncall", Severity::kInfo)}, options);
+  // Only what is new is told of what is open; nobody hears of what pages no longer.
+  EXPECT_THAT(pages_for(1000), ElementsAre("RankLost firing"));
+  options.overrides.clear();
+  book_->reconfigure({second}, options);
+  EXPECT_THAT(pages_for(1000), ElementsAre("ScaleDrift firing"));
+  resolve("RankLost");
+  EXPECT_THAT(pages_for(1000), ElementsAre("RankLost resolved"));  // once: the first sink is gone
 }
 
 TEST_F(PagingTest, OverridesBindToRunsAndRules) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <mutex>
 #include <thread>
 #include <tuple>
 
@@ -51,9 +52,26 @@ class MemoryAlerts : public engine::AlertReader {
     v1::DeliveryStatus status;
     status.set_sink("pager");
     status.set_key(id + "/firing");
-    return {status};
+    std::vector<v1::DeliveryStatus> out = more_deliveries;
+    out.push_back(status);
+    return out;
   }
   std::vector<engine::SilenceRow> silences(std::int64_t, std::size_t) override { return {}; }
+  std::vector<engine::AlertRow> fired_since(std::int64_t, std::size_t) override { return {}; }
+  std::vector<engine::DeadLetterRow> dead_letters(const DeadLetters& which, std::size_t limit) override {
+    std::vector<engine::DeadLetterRow> out;
+    for (const auto& letter : letters) {
+      if (!which.sink.empty() && letter.row.sink != which.sink) continue;
+      if (!which.key.empty() && letter.row.key != which.key) continue;
+      if (letter.given_up_ms < which.since_ms) continue;
+      if (which.after && std::pair(letter.given_up_ms, letter.id) >= std::pair(which.after->given_up_ms, which.after->id))
+        continue;
+      if (out.size() < limit) out.push_back(letter);
+    }
+    return out;
+  }
+  std::vector<engine::DeadLetterRow> letters;  // newest first
+  std::vector<v1::DeliveryStatus> more_deliveries;
 };
 
 class AlertsApiTest : public testing::Test {
@@ -146,6 +164,125 @@ TEST_F(AlertsApiTest, BadRequestsNameTheField) {
   }
   EXPECT_THAT(fault([](auto& request) { request.add_states(v1::ALERT_STATE_UNSPECIFIED); }).message, HasSubstr("states"));
   EXPECT_EQ(fault([](auto& request) { request.set_run("nobody"); }).code, Status::kNotFound);
+}
+
+TEST_F(AlertsApiTest, ADamagedRowIsLeftOutOfListsAndSaidOfItself) {
+  reader_.rows[0].alert = "\xff\xff no alert";
+  const std::string broken = reader_.rows[0].id;
+  EXPECT_EQ(listed({}).alerts_size(), 2);
+  EXPECT_EQ(listed({}).alerts_size(), 2);
+  EXPECT_EQ(book_.unreadable(), 1U);  // counted once
+  v1::GetAlertRequest request;
+  request.set_id(broken);
+  v1::GetAlertResponse response;
+  const Status status = api_.get_alert(request, response);
+  EXPECT_EQ(status.code, Status::kInternal);
+  EXPECT_THAT(status.message, HasSubstr("damaged"));
+  std::size_t seen = 0;
+  EXPECT_TRUE(api_.visit_open({}, [&](const v1::Alert&) { return ++seen > 0; }).ok());
+  EXPECT_EQ(seen, 2U);
+}
+
+class DeadLettersTest : public AlertsApiTest {
+ protected:
+  DeadLettersTest() {
+    book_.start(
+        [this](engine::CommitBatch batch, const std::function<void()>& on_durable) {
+          std::lock_guard lock(mutex_);
+          updates_.insert(updates_.end(), batch.outbox_updates.begin(), batch.outbox_updates.end());
+          on_durable();
+        },
+        nullptr);
+    for (int i = 5; i > 0; --i) {
+      engine::DeadLetterRow row;
+      row.id = i;
+      row.row = {.key = "uid1/a/firing",
+                 .sink = "sink" + std::to_string(i),
+                 .alert_id = "uid1/a",
+                 .transition = "firing",
+                 .created_ms = 1,
+                 .alert = reader_.rows[0].alert};
+      row.tries = 60;
+      row.last_error = "given up after 60 tries: HTTP 404";
+      row.given_up_ms = clock_.now - 1000;
+      reader_.letters.push_back(row);
+    }
+    reader_.letters[4].row.alert = "\xff\xff";
+    reader_.letters[3].given_up_ms = clock_.now - engine::kDeadLettersKeptMs - 1;  // forgotten
+  }
+  ~DeadLettersTest() override { book_.stop(); }
+
+  v1::ReplayDeadLettersRequest request(const std::string& sink, const std::string& key = {}) {
+    v1::ReplayDeadLettersRequest out;
+    out.set_sink(sink);
+    out.set_key(key);
+    out.set_who("ada");
+    return out;
+  }
+
+  std::mutex mutex_;
+  std::vector<engine::OutboxUpdate> updates_;
+};
+
+TEST_F(DeadLettersTest, AreListedPageByPage) {
+  std::vector<std::string> sinks;
+  v1::ListDeadLettersRequest page;
+  page.set_page_size(2);
+  do {
+    v1::ListDeadLettersResponse response;
+    ASSERT_TRUE(api_.list_dead_letters(page, response).ok());
+    for (const auto& letter : response.letters()) {
+      sinks.push_back(letter.sink());
+      EXPECT_EQ(letter.key(), "uid1/a/firing");
+      EXPECT_EQ(letter.last_error(), "HTTP 404");
+      EXPECT_EQ(letter.rule(), letter.sink() == "sink1" ? "" : "NonFiniteLoss");
+    }
+    page.set_page_token(response.next_page_token());
+  } while (!page.page_token().empty());
+  EXPECT_THAT(sinks, ElementsAre("sink5", "sink4", "sink3", "sink1"));
+  v1::ListDeadLettersResponse response;
+  page.set_page_token("x");
+  EXPECT_EQ(api_.list_dead_letters(page, response).code, Status::kInvalidArgument);
+  page.set_page_size(1001);
+  EXPECT_EQ(api_.list_dead_letters(page, response).code, Status::kInvalidArgument);
+}
+
+TEST_F(DeadLettersTest, GoBackUnderTheirKeys) {
+  v1::ReplayDeadLettersResponse response;
+  ASSERT_TRUE(api_.replay_dead_letters(request("sink4"), response).ok());
+  EXPECT_EQ(response.replayed(), 1U);
+  {
+    std::lock_guard lock(mutex_);
+    ASSERT_EQ(updates_.size(), 1U);
+    EXPECT_EQ(updates_[0].key, "uid1/a/firing");
+    EXPECT_EQ(updates_[0].sink, "sink4");
+    EXPECT_EQ(updates_[0].tries, 0U);
+    EXPECT_EQ(updates_[0].next_try_ms, 0);
+    EXPECT_EQ(updates_[0].given_up_ms, 0);
+    EXPECT_FALSE(updates_[0].again);
+    EXPECT_EQ(updates_[0].last_error, "sent again by ada");
+  }
+  EXPECT_EQ(api_.replay_dead_letters(request("nobody"), response).code, Status::kNotFound);
+  EXPECT_EQ(api_.replay_dead_letters(request("", "uid1/b/firing"), response).code, Status::kNotFound);
+  EXPECT_EQ(api_.replay_dead_letters({}, response).code, Status::kInvalidArgument);
+  ASSERT_TRUE(api_.replay_dead_letters(request(""), response).ok());
+  EXPECT_EQ(response.replayed(), 4U);
+}
+
+TEST_F(DeadLettersTest, AResolveThatWasTakenBeforeFollowsOnceMore) {
+  v1::DeliveryStatus resolve;
+  resolve.set_sink("sink5");
+  resolve.set_transition("resolved");
+  resolve.set_key("uid1/a/resolved");
+  resolve.set_delivered(true);
+  reader_.more_deliveries.push_back(resolve);
+  v1::ReplayDeadLettersResponse response;
+  ASSERT_TRUE(api_.replay_dead_letters(request("sink5"), response).ok());
+  EXPECT_EQ(response.replayed(), 1U);
+  std::lock_guard lock(mutex_);
+  ASSERT_EQ(updates_.size(), 2U);
+  EXPECT_EQ(updates_[1].key, "uid1/a/resolved");
+  EXPECT_TRUE(updates_[1].again);
 }
 
 TEST_F(AlertsApiTest, AcknowledgesOrSaysWhyNot) {

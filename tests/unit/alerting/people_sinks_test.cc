@@ -86,6 +86,7 @@ TEST_F(PeopleSinks, TheMessageSaysWhatWhereSinceWhenHowMuchAndWhatToDo) {
             "Since: attempt 40, step 38, 2023-11-14T22:13:20.000Z; now attempt 42\n"
             "Number: in_a_row 2 attempts (limit 2)\n"
             "Do: look at the data of step 38\n"
+            "Labels: team=vision\n"
             "Run: http://watch.example.org/api/v1/runs/uid1\n"
             "Runbook: http://books/NonFiniteLoss");
 }
@@ -169,6 +170,8 @@ TEST_F(PeopleSinks, PagerDutyTriggersAndResolvesUnderOneKey) {
   const json end = json::parse(sink->request({alert_, kResolved, "k"}, kNow).body);
   EXPECT_EQ(end["event_action"], "resolve");
   EXPECT_EQ(end["dedup_key"], event["dedup_key"]);
+  const json taken = json::parse(sink->request({alert_, kAcknowledged, "k"}, kNow).body);
+  EXPECT_EQ(taken, json({{"routing_key", "R0UT1NG"}, {"event_action", "acknowledge"}, {"dedup_key", event["dedup_key"]}}));
   alert_.set_id(std::string(600, 'x'));
   EXPECT_LE(json::parse(sink->request(firing_, kNow).body)["dedup_key"].get<std::string>().size(), 255U);
 }
@@ -226,9 +229,11 @@ TEST_F(PeopleSinks, AReceiverThatRepeatsTheRequestGetsNoSecretShown) {
   SinkConfig base = config("webhook");
   base.url = server.url("/in");
   const auto told = [&](const SinkConfig& sink) { return failure_text(run(make_sink(sink)->request(firing_, kNow))); };
-  EXPECT_THAT(told(base), StartsWith("HTTP 400: /in {"));
+  SinkConfig plain = base;
+  plain.url = server.url("/");
+  EXPECT_THAT(told(plain), StartsWith("HTTP 400: / {"));
 
-  std::vector<SinkConfig> secret(6, base);
+  std::vector<SinkConfig> secret(7, base);  // the last with a path, which is what many receivers know their senders by
   ASSERT_EQ(setenv("SCALEWATCH_TEST_URL", server.url("/T0%2FB0/hush").c_str(), 1), 0);
   secret[0].url.clear();
   secret[0].url_secret.env = "SCALEWATCH_TEST_URL";

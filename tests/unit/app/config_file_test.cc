@@ -133,6 +133,37 @@ TEST_F(ConfigFile, MissingFile) {
   EXPECT_THROW(load_file("/nonexistent/scalewatchd.yaml", config), ConfigError);
 }
 
+TEST_F(ConfigFile, SinksMaySendOnlyWhereTheListAllowsOnceAllIsRead) {
+  const auto sinks = [](const std::string& url) {
+    return "alerting:\n  sinks:\n    - {name: a, type: webhook, url: '" + url +
+           "', watchdog: 1min}\n  runbook_url: https://b/{rule}\n";
+  };
+  Config config = load(sinks("http://169.254.169.254/T0KEN") + "  allowed_hosts: \"169.254.169.254, *.example.org\"\n");
+  bind_sinks(config);
+  EXPECT_NO_THROW(validate(config));
+  EXPECT_EQ(config.sinks.at(0).watchdog_ms, 60'000U);
+  EXPECT_EQ(config.sinks.at(0).watchdog_runbook, "https://b/Watchdog");
+  config = load(sinks("http://127.0.0.1/T0KEN"));
+  bind_sinks(config);
+  EXPECT_NO_THROW(validate(config));
+  // Others reach the server now: what listens on this machine only is none of theirs.
+  config.http_address.host = "0.0.0.0";
+  config.insecure_listen = true;
+  bind_sinks(config);
+  try {
+    validate(config);
+    FAIL() << "loopback is allowed";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("sink 'a': url: host 127.0.0.1 is this machine itself"));
+    EXPECT_EQ(std::string(error.what()).find("T0KEN"), std::string::npos);
+  }
+  // An address that is wrong is not repeated: it may be a secret.
+  EXPECT_EQ(error("alerting:\n  sinks:\n    - {name: a, type: webhook, url: \"http://h/T0KEN\\x01\"}\n").find("T0KEN"),
+            std::string::npos);
+  EXPECT_THAT(error("alerting:\n  sinks:\n    - {name: a, type: webhook, url: 'http://h', watchdog: 1s}\n"),
+              HasSubstr("watchdog: expected a duration from 10s to 1h"));
+}
+
 // The example says that it holds every key with its default; so it must.
 TEST(ExampleConfig, HoldsEveryKeyWithItsDefault) {
   Config defaults;

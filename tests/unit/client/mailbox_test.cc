@@ -104,6 +104,50 @@ TEST(Mailbox, SheetsOfATableThatGrewAreBounded) {
   EXPECT_LE(seen.size(), 4U);
 }
 
+// Before the client's thread has looked at all: an attempt whose tensors were declared after it began, and those right after
+// it.
+TEST(Mailbox, TensorsDeclaredWithinAnAttemptKeepItsStatistics) {
+  Mailbox mailbox(std::uint64_t{1} << 24);
+  mailbox.prepare(0, 0, false);
+  std::uint64_t number = 0;
+  const auto attempts = [&mailbox, &number](std::size_t tensors, std::uint64_t count) {
+    for (std::uint64_t i = 0; i < count; ++i) {
+      mailbox.attempt().number = ++number;
+      mailbox.sheet().resize(tensors);
+      mailbox.post(0, tensors);
+    }
+  };
+  for (std::size_t i = 0; i < kTensors; ++i) mailbox.add_tensor({});
+  attempts(kTensors, Mailbox::kEnlargedHere);
+  for (std::size_t i = kTensors; i < 5 * kTensors; ++i) mailbox.add_tensor({});
+  attempts(5 * kTensors, Mailbox::kEnlargedHere);
+  EXPECT_GE(mailbox.sheet().capacity(), 5 * kTensors);  // nothing is left to allocate when it is filled
+
+  Mailbox::Mail mail;
+  mailbox.take(mail);
+  ASSERT_EQ(mail.attempts.size(), number);
+  EXPECT_EQ(mail.tensors.size(), 5 * kTensors);
+  for (Attempt* attempt : mail.attempts) {
+    EXPECT_EQ(attempt->statistics_lost, LossCause::kNone) << attempt->number;
+    ASSERT_NE(attempt->sheet, nullptr) << attempt->number;
+    EXPECT_EQ(attempt->sheet->size(), attempt->number <= Mailbox::kEnlargedHere ? kTensors : 5 * kTensors);
+    mailbox.give_back(attempt);
+  }
+  // From then on the client's thread alone makes sheets larger: the small ones that are left go back to it.
+  mail.attempts.clear();
+  attempts(5 * kTensors, 1);
+  for (int round = 0; round < 2; ++round) {
+    mailbox.take(mail);
+    for (Attempt* attempt : mail.attempts) mailbox.give_back(attempt);
+    mail.attempts.clear();
+    attempts(5 * kTensors, 10);
+  }
+  mailbox.take(mail);
+  ASSERT_EQ(mail.attempts.size(), 10U);
+  for (const Attempt* attempt : mail.attempts) EXPECT_EQ(attempt->statistics_lost, LossCause::kNone) << attempt->number;
+  EXPECT_GE(mailbox.sheet().capacity(), 5 * kTensors);
+}
+
 TEST_F(MailboxTest, MisuseComesWithItsAttemptAndIsBounded) {
   Misuse misuse;
   std::size_t taken = 0;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <vector>
 
 #include "client_lib/src/pack.h"
@@ -216,6 +217,8 @@ TEST(SendBuffer, ServerThatForgotIsToldOfTheGap) {
   send_all(buffer);
   buffer.durable(3);
   buffer.resume(0);
+  EXPECT_EQ(buffer.durable_seq(), 0U);
+  EXPECT_EQ(buffer.told_durable_seq(), 3U);  // so that a server can tell what it lost
   EXPECT_EQ(send_all(buffer), (std::vector<Sent>{loss(1, 3, LossCause::kInternal), report(4), report(5)}));
   buffer.durable(5);
   buffer.resume(2);
@@ -246,6 +249,31 @@ TEST(SendBuffer, TooLargeReportsAreThinnedThenLost) {
   EXPECT_EQ(buffer.next()->fullness, Fullness::kNone);
   buffer.too_large();
   EXPECT_EQ(send_all(buffer), (std::vector<Sent>{loss(1, 1, LossCause::kTooLarge)}));
+}
+
+TEST(SendBuffer, WhatIsOverdueLosesItsStatistics) {
+  const std::uint64_t many = SendBuffer::kOverdueBytes / full_report(1).size() + 1;
+  SendBuffer buffer(2 * SendBuffer::kOverdueBytes + kPlenty);
+  const auto now = std::chrono::steady_clock::now();
+  const auto later = now + std::chrono::hours(1);
+  const auto next_is = [&](std::chrono::steady_clock::time_point when) {
+    buffer.thin_overdue(when);
+    const Fullness fullness = buffer.next()->fullness;
+    buffer.sent();
+    return fullness;
+  };
+  add(buffer, 1, 2);
+  buffer.resume(0);  // what was kept is sent whole, however long it waited
+  add(buffer, 3, 2 + 2 * many);
+  EXPECT_EQ(next_is(later), Fullness::kFull);
+  EXPECT_EQ(next_is(later), Fullness::kFull);
+  EXPECT_EQ(next_is(later), Fullness::kFull);  // only now it has caught up: nothing waited since
+  EXPECT_EQ(next_is(later + SendBuffer::kOverdue / 2), Fullness::kFull);
+  EXPECT_EQ(next_is(later + SendBuffer::kOverdue), Fullness::kBadOnly);
+  EXPECT_EQ(buffer.counters().thinned, 1U);
+  while (buffer.next() != nullptr && buffer.last_seq() - buffer.next()->last_seq >= 3) buffer.sent();
+  EXPECT_EQ(next_is(later + SendBuffer::kOverdue), Fullness::kFull);  // too little is behind it
+  EXPECT_EQ(buffer.counters().thinned, 1U);
 }
 
 }  // namespace

@@ -135,11 +135,18 @@ TEST(InputCodec, BringsBackEveryKind) {
   joined.host = "node \"7\"";
   joined.scalers = {{"default", "pytorch", {{"init_scale", 65536.0}}}};
   joined.optimizers = {{"adam", "Adam", 0, 1e-3, true, 1e-8, {DType::kFp16, DType::kFp32}}};
+  auto rules = std::make_shared<domain::Thresholds>();
+  rules->off = {"ScaleDrift"};
+  rules->vanished_below = 0.1;
+  rules->stalled_after_ms = 5'000'000'000;
   for (const LoggedInput& input :
        std::initializer_list<LoggedInput>{{domain::SegmentOpened{2, 5}, {}},
                                           {joined, incarnation},
                                           {domain::RankLeft{1, "finished", 7}, incarnation},
                                           {domain::AttemptClosed{9, {1, 2}, 8}, {}},
+                                          {domain::AttemptClosed{9, {}, 8}, {}, 4},
+                                          {domain::RulesChanged{rules, {}, 8}, {}},
+                                          {domain::RulesChanged{rules, 3, 8}, incarnation},
                                           {domain::Liveness{{{0, 1, true}, {1, 2, false, domain::Phase::kEval}}, 9, 700}, {}},
                                           {domain::ReportsLost{1, 2, 3, domain::LossCause::kSpoolLimit, 4}, incarnation},
                                           {domain::ServerLag{7000, true, "disk full", 9}, {}},
@@ -149,6 +156,10 @@ TEST(InputCodec, BringsBackEveryKind) {
     EXPECT_EQ(encode_input(back), text);
     EXPECT_EQ(back.input.index(), input.input.index());
     EXPECT_EQ(back.incarnation, input.incarnation);
+    EXPECT_EQ(back.segment, input.segment);
+    if (const auto* changed = std::get_if<domain::RulesChanged>(&back.input)) {
+      EXPECT_EQ(*changed->rules, *rules);
+    }
   }
   EXPECT_THROW(decode_input("{\"kind\":\"unheard_of\"}"), std::runtime_error);
   EXPECT_THROW(decode_input("not json"), std::runtime_error);

@@ -81,6 +81,7 @@ class MemoryStore final : public HistoryStore {
   void read_log(const std::string& run_uid, std::uint64_t after_pos,
                 const std::function<void(const LogEntry&)>& visit) override {
     std::lock_guard lock(mutex);
+    if (log_is_broken) throw StoreError("malformed", false);
     const auto& entries = log[run_uid];
     for (auto it = entries.upper_bound(after_pos); it != entries.end(); ++it) visit(it->second);
   }
@@ -101,6 +102,8 @@ class MemoryStore final : public HistoryStore {
     });
   }
 
+  void clear() { MemoryStore().copy_to(*this); }
+
   // Another store with what is durable at this moment: what a killed server leaves behind.
   void copy_to(MemoryStore& other) {
     std::lock_guard lock(mutex);
@@ -116,6 +119,7 @@ class MemoryStore final : public HistoryStore {
 
   std::mutex mutex;
   std::atomic<bool> refuse{false};
+  std::atomic<bool> log_is_broken{false};
   std::atomic<int> commits{0};
   std::map<std::string, RunRow> runs;
   std::map<StreamKey, IncarnationRow> incarnation_rows;
@@ -287,10 +291,11 @@ class TestClient {
   }
 
   // Sends Hello and waits for the answer.
-  bool join(std::uint64_t last_seq = 0) {
+  bool join(std::uint64_t last_seq = 0, std::uint64_t durable_seq = 0) {
     v1::ClientMessage message;
     *message.mutable_hello() = hello();
     message.mutable_hello()->set_last_seq(last_seq);
+    message.mutable_hello()->set_durable_seq(durable_seq);
     stream_->on_message(std::move(message));
     return eventually([&] { return peer_->hello_ack() || peer_->ended(); }) && peer_->hello_ack();
   }

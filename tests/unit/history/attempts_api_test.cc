@@ -1,5 +1,6 @@
 // Attempts one after the other: gaps are walked over, summaries come without tensors; points tell their scales; a run tells its
 // optimizers.
+#include "server/engine/input_codec.h"
 #include "tests/unit/history/api_fixture.h"
 
 namespace scalewatch::history {
@@ -115,6 +116,40 @@ TEST_F(AttemptsApi, SummariesComeWithoutTensors) {
   EXPECT_TRUE(response_.next_page_token().empty());
   EXPECT_EQ(response_.attempt().loss(), 2.5);
   EXPECT_TRUE(std::isnan(response_.attempt().grad_norm()));
+}
+
+TEST_F(AttemptsApi, TellsWithoutWhomAnAttemptWasClosed) {
+  make_run({{{"w"}}, {{"w"}}, {{"w"}}});
+  const auto log = [&](const domain::Input& input, std::optional<std::uint32_t> segment = 1) {
+    engine::CommitBatch batch;
+    batch.inputs = {{"u1", ++pos_, engine::encode_input({input, {}, segment})}};
+    store_->commit(batch);
+  };
+  const auto missing = [&](std::uint64_t attempt) {
+    auto request = from(attempt);
+    request.set_or_next(false);
+    EXPECT_TRUE(get(request).ok()) << attempt;
+    return std::vector<std::uint32_t>(response_.attempt().missing().begin(), response_.attempt().missing().end());
+  };
+  commit(streams_[0], 1, report_of({{0, 1}}));
+  commit(streams_[0], 2, report_of({{0, 1}}));
+  EXPECT_THAT(missing(1), ElementsAre()) << "it is open";
+  log(domain::AttemptClosed{1, {1, 2}, 5});
+  log(domain::AttemptClosed{2, {}, 6}, std::nullopt);  // an older server's
+  commit(streams_[1], 1, report_of({{0, 1}}));         // too late
+  commit(streams_[0], 4, report_of({{0, 1}}));
+  log(domain::AttemptClosed{4, {2}, 7}, std::nullopt);
+  commit(streams_[1], 3, report_of({{0, 1}}));  // all that there is of it is too late
+  EXPECT_THAT(missing(1), ElementsAre(1, 2));
+  EXPECT_THAT(response_.attempt().ranks(), ElementsAre(0, 1));
+  EXPECT_THAT(missing(2), ElementsAre());
+  EXPECT_THAT(missing(3), ElementsAre());
+  EXPECT_THAT(missing(4), ElementsAre(2));
+
+  log(domain::SegmentOpened{2, 8}, std::nullopt);
+  commit(streams_[0], 5, report_of({{0, 1}}));  // of the segment before, which will not close any more
+  log(domain::AttemptClosed{5, {1}, 9}, 2);
+  EXPECT_THAT(missing(5), ElementsAre());
 }
 
 TEST_F(AttemptsApi, PointsTellTheScalesTheyWereStoredUnder) {

@@ -52,6 +52,14 @@ class Maintenance : public ::testing::Test {
     store_.reset();
     Connection(path(folder_), SQLITE_OPEN_READWRITE).execute(sql.c_str());
   }
+  // Faults that looking finds, and one when it can't.
+  std::uint64_t verify_or_fail() {
+    try {
+      return verify_folder(folder_.path, false, go_on).faults_found;
+    } catch (const engine::StoreError&) {
+      return 1;
+    }
+  }
   static std::set<std::string> names(const std::filesystem::path& folder) {
     std::set<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(folder)) names.insert(entry.path().filename().string());
@@ -90,7 +98,7 @@ TEST_F(Maintenance, ACopyIsOfOneMomentWhileTheStoreGoesOnWriting) {
   EXPECT_THROW(back_up(folder_.path, to, go_on), engine::StoreError);
   EXPECT_THROW(back_up(folder_.path, elsewhere.path / "other", [](double) { return false; }), engine::StoreError);
   EXPECT_FALSE(std::filesystem::exists(elsewhere.path / "other"));
-  EXPECT_EQ(names(elsewhere.path), (std::set<std::string>{"history.db", "scalewatchd.lock"}));
+  EXPECT_EQ(names(elsewhere.path), (std::set<std::string>{"ballast", "history.db", "history.mark", "scalewatchd.lock"}));
 }
 
 TEST_F(Maintenance, ACopyTouchesNoFileButItsOwn) {
@@ -219,6 +227,41 @@ TEST_F(Maintenance, MessagesThatCannotBeReadAreTold) {
   EXPECT_EQ(found.faults_left, 5U);
   EXPECT_THAT(found.faults, ::testing::Contains(told("table of stream 1, version 1")));
   EXPECT_EQ(frames(0, 2), before);
+}
+
+// What SQLite itself can't read: the rows around it are saved, and what was there is kept.
+TEST_F(Maintenance, PagesThatAreGoneCostTheirRows) {
+  damage("PRAGMA wal_checkpoint(TRUNCATE)");
+  const auto whole = folder_stats(folder_.path);
+  std::fstream file(path(folder_), std::ios::in | std::ios::out | std::ios::binary);
+  const auto pages = std::filesystem::file_size(path(folder_)) / 16384;
+  std::mt19937 random(2);
+  for (int i = 0; i < 3; ++i) {
+    file.seekp(static_cast<std::streamoff>(16384 * (10 + random() % (pages - 10))));
+    file.write(std::string(16384, '\x5a').data(), 16384);
+  }
+  file.close();
+  EXPECT_GT(verify_or_fail(), 0U);
+  const auto found = verify_folder(folder_.path, true, go_on);
+  EXPECT_THAT(found.faults, ::testing::Contains(Field(&Fault::repair, HasSubstr("history.db.damaged-"))));
+  const auto saved = folder_stats(folder_.path);
+  EXPECT_EQ(saved.runs, whole.runs);
+  EXPECT_GE(saved.reports, whole.reports / 3);
+  EXPECT_EQ(verify_folder(folder_.path, true, go_on).faults_found, verify_folder(folder_.path, true, go_on).faults_left);
+  EXPECT_NE(SqliteStore::open(folder_.path), nullptr);
+}
+
+TEST_F(Maintenance, AFileThatIsNoDatabaseIsKeptAndOneMadeAnew) {
+  store_.reset();
+  std::ofstream(path(folder_), std::ios::binary | std::ios::trunc) << std::string(50'000, 'x');
+  try {
+    SqliteStore::open(folder_.path);
+    ADD_FAILURE();
+  } catch (const engine::StoreError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("run: scalewatch admin --data-dir " + folder_.path.string() + " verify --repair"));
+  }
+  EXPECT_GT(verify_folder(folder_.path, true, go_on).faults_left, 0U);
+  EXPECT_EQ(folder_stats(folder_.path).reports, 0U);
 }
 
 TEST_F(Maintenance, CompactingLeavesNoReportAsReceivedButThoseWithFindings) {

@@ -56,8 +56,19 @@ def column(data, n, kind):
     return values
 
 
+def check(data):
+    value = 0xcbf29ce484222325 ^ len(data)
+    for i in range(0, len(data), 8):
+        value = (value ^ int.from_bytes(data[i:i + 8], "little")) * 0x9e3779b97f4a7c15 % (1 << 64)
+        value ^= value >> 32
+    return value % (1 << 32)
+
+
 def frame(data, reports):
     """Rows of columns by place in the stretch."""
+    if Bytes(data).varint() >> 30 & 1:
+        assert struct.unpack("<I", data[-4:])[0] == check(data[:-4])
+        data = data[:-4]
     data = Bytes(data)
     mask = data.varint()
     places = list(range(reports))

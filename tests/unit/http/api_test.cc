@@ -60,6 +60,10 @@ TEST_F(ApiTest, EveryRouteReachesItsRpc) {
   EXPECT_EQ(history.heat_map_request.range().first(), 5u);
 
   EXPECT_EQ(client.get("/api/v1/alerts/get?id=uid1%2FRule%2F%2F1.40").body.find("uid1/Rule//1.40") != std::string::npos, true);
+  EXPECT_EQ(client.get("/api/v1/alerts/dead?sink=hook&page_size=5").status, 200u);
+  EXPECT_EQ(alerts.letters_request.sink(), "hook");
+  EXPECT_THAT(client.post("/api/v1/alerts/replay", R"({"key": "a/firing", "who": "ada"})").body, HasSubstr("\"replayed\":2"));
+  EXPECT_EQ(alerts.replay_request.key(), "a/firing");
   EXPECT_EQ(client.get("/api/v1/silences?ended=true").status, 200u);
   EXPECT_TRUE(alerts.silences_request.ended());
   EXPECT_EQ(

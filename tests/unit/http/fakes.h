@@ -77,6 +77,8 @@ struct FakeAlerts : engine::AlertsApi {
   v1::EndSilenceRequest end_request;
   v1::ListSilencesRequest silences_request;
   v1::TestSinksRequest test_request;
+  v1::ListDeadLettersRequest letters_request;
+  v1::ReplayDeadLettersRequest replay_request;
 
   engine::Status list_alerts(const v1::ListAlertsRequest& request, v1::ListAlertsResponse&) override {
     list_request = request;
@@ -105,6 +107,16 @@ struct FakeAlerts : engine::AlertsApi {
   }
   engine::Status test_sinks(const v1::TestSinksRequest& request, v1::TestSinksResponse&) override {
     test_request = request;
+    return status;
+  }
+  engine::Status list_dead_letters(const v1::ListDeadLettersRequest& request, v1::ListDeadLettersResponse&) override {
+    letters_request = request;
+    return status;
+  }
+  engine::Status replay_dead_letters(const v1::ReplayDeadLettersRequest& request,
+                                     v1::ReplayDeadLettersResponse& response) override {
+    replay_request = request;
+    response.set_replayed(2);
     return status;
   }
 };

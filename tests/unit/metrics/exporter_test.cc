@@ -3,12 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <set>
 #include <sstream>
+
+#include "server/metrics/catalog.h"
 
 namespace scalewatch::metrics {
 namespace {
@@ -52,16 +56,44 @@ void add_finding(v1::GetRunResponse& overview, const std::string& rule, v1::Seve
   if (open) overview.mutable_run()->set_worst_open(std::max(overview.run().worst_open(), severity));
 }
 
+std::shared_ptr<const engine::RunReadings> make_readings() {
+  auto out = std::make_shared<engine::RunReadings>();
+  out->scalers.push_back({2, 1.0});
+  out->gradient_norm = 3.5;
+  engine::RoleReading& gradient = out->roles.at(static_cast<std::size_t>(Role::kGradient));
+  gradient = {.headroom = 1.25, .non_zero = 1000, .under = 250, .worst_under = 0.75};
+  out->roles.at(static_cast<std::size_t>(Role::kParameter)).headroom = 11;
+  out->non_finite_elements.at(static_cast<std::size_t>(Role::kGradient)) = 12;
+  out->non_finite_attempts.at(static_cast<std::size_t>(Role::kGradient)) = 4;
+  out->non_finite_losses = 2;
+  out->skips.at(static_cast<std::size_t>(engine::SkipReason::kGradient)) = 3;
+  out->non_finite_applied = 1;
+  out->tensors = {{"head.weight", Role::kGradient, 1.25}, {"head.bias", Role::kGradient, 2.5}};
+  return out;
+}
+
 struct ExporterTest : ::testing::Test {
   std::vector<std::shared_ptr<const v1::GetRunResponse>> runs;
+  std::map<std::string, std::shared_ptr<const engine::RunReadings>> readings;  // by run's name
   engine::EngineStats stats;
   std::vector<SinkSample> sinks;
+  StoreSample store;
+  ReloadSample reloads;
+  std::int64_t now = kNow;
   Options options;
 
-  std::string page() {
-    const Sources sources{[this] { return runs; }, [this] { return stats; }, [this] { return sinks; }, [] { return kNow; }};
-    return Exporter(options, sources, "1.2.3").page();
+  Exporter exporter() {
+    return {options,
+            {[this] {
+               std::vector<engine::RunShown> shown;
+               for (const auto& run : runs) shown.push_back({run, readings[run->run().name()]});
+               return shown;
+             },
+             [this] { return stats; }, [this] { return sinks; }, [this] { return store; }, [this] { return reloads; },
+             [this] { return now; }},
+            "1.2.3"};
   }
+  std::string page() { return exporter().page(); }
 };
 
 TEST_F(ExporterTest, ShowsARun) {
@@ -131,7 +163,14 @@ TEST_F(ExporterTest, ShowsTheServer) {
   stats.queued_bytes = 4096;
   stats.lag_seconds = 0.25;
   stats.history_degraded = true;
-  sinks = {{"pager", 5, 2, 1, 3}};
+  stats.commit_durations.note(0.004);
+  stats.commit_durations.note(0.3);
+  stats.commit_durations.note(60);
+  sinks = {
+      {.sink = "pager", .delivered = 5, .failed = 2, .dropped = 1, .pending = 3, .oldest_seconds = 7.5, .dead_letters = 4}};
+  store = {
+      .database_bytes = 4096, .wal_bytes = 0, .disk_free_bytes = {}, .cache_hits = 9, .cache_misses = 1, .commits_lost = 2};
+  reloads = {.last_successful = false, .success_ms = 1500, .taken = 3, .refused = 1};
   const std::string text = page();
   EXPECT_THAT(text, HasSubstr("scalewatch_build_info{version=\"1.2.3\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("scalewatch_ingest_reports_total 12\n"));
@@ -140,6 +179,20 @@ TEST_F(ExporterTest, ShowsTheServer) {
   EXPECT_THAT(text, HasSubstr("scalewatch_history_degraded 1\n"));
   EXPECT_THAT(text, HasSubstr("scalewatch_alert_deliveries_total{sink=\"pager\",result=\"failed\"} 2\n"));
   EXPECT_THAT(text, HasSubstr("scalewatch_alert_deliveries_pending{sink=\"pager\"} 3\n"));
+  EXPECT_THAT(text, HasSubstr("scalewatch_alert_delivery_oldest_seconds{sink=\"pager\"} 7.5\n"));
+  EXPECT_THAT(text, HasSubstr("scalewatch_alert_dead_letters{sink=\"pager\"} 4\n"));
+  EXPECT_THAT(text, HasSubstr("scalewatch_history_commit_duration_seconds_bucket{le=\"0.005\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("scalewatch_history_commit_duration_seconds_bucket{le=\"10\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("scalewatch_history_commit_duration_seconds_bucket{le=\"+Inf\"} 3\n"));
+  EXPECT_THAT(text, HasSubstr("scalewatch_history_commit_duration_seconds_count 3\n"));
+  EXPECT_THAT(text, HasSubstr("scalewatch_history_commit_duration_seconds_sum 60.304\n"));
+  EXPECT_THAT(text, HasSubstr("scalewatch_history_size_bytes{file=\"wal\"} 0\n"));
+  EXPECT_THAT(text, Not(HasSubstr("scalewatch_history_disk_free_bytes "))) << "not known is absent";
+  EXPECT_THAT(text, HasSubstr("scalewatch_history_page_cache_reads_total{result=\"hit\"} 9\n"));
+  EXPECT_THAT(text, HasSubstr("scalewatch_history_commits_lost_total 2\n"));
+  EXPECT_THAT(text, HasSubstr("scalewatch_config_reloads_total{result=\"refused\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("scalewatch_config_last_reload_successful 0\n"));
+  EXPECT_THAT(text, HasSubstr("scalewatch_config_last_reload_success_timestamp_seconds 1.5\n"));
   EXPECT_THAT(text, HasSubstr("process_resident_memory_bytes "));
   EXPECT_THAT(text, HasSubstr("process_start_time_seconds 1"));
 }
@@ -207,6 +260,135 @@ TEST_F(ExporterTest, NoSeriesTwiceAndScalersAreBounded) {
   EXPECT_THAT(text, HasSubstr("scalewatch_scalers_left_out 2\n"));
 }
 
+TEST_F(ExporterTest, ShowsWhatAttemptsAndTensorsSay) {
+  runs = {make_run("digits"), make_run("unmeasured")};
+  readings["digits"] = make_readings();
+  const std::string text = page();
+  for (const char* line : {
+           R"(scalewatch_scaler_hysteresis{run="digits",scaler="default"} 2)",
+           R"(scalewatch_scaler_scale_floor{run="digits",scaler="default"} 1)",
+           R"(scalewatch_gradient_norm{run="digits"} 3.5)",
+           R"(scalewatch_headroom_octaves{run="digits",role="gradient"} 1.25)",
+           R"(scalewatch_headroom_octaves{run="digits",role="parameter"} 11)",
+           R"(scalewatch_underflow_ratio{run="digits",role="gradient"} 0.25)",
+           R"(scalewatch_worst_underflow_ratio{run="digits",role="gradient"} 0.75)",
+           R"(scalewatch_non_finite_elements_total{run="digits",role="gradient"} 12)",
+           R"(scalewatch_non_finite_elements_total{run="digits",role="parameter"} 0)",
+           R"(scalewatch_non_finite_attempts_total{run="digits",role="gradient"} 4)",
+           R"(scalewatch_non_finite_attempts_total{run="digits",role="loss"} 2)",
+           R"(scalewatch_skips_total{run="digits",reason="gradient"} 3)",
+           R"(scalewatch_skips_total{run="digits",reason="loss"} 0)",
+           R"(scalewatch_non_finite_applied_attempts_total{run="digits"} 1)",
+           R"(scalewatch_tensor_headroom_octaves{run="digits",tensor="head.bias",role="gradient"} 2.5)",
+           R"(scalewatch_run_status{run="digits",status="running"} 1)",
+           R"(scalewatch_run_status{run="digits",status="lost"} 0)",
+       }) {
+    EXPECT_THAT(text, HasSubstr(std::string(line) + "\n"));
+  }
+  EXPECT_THAT(text, Not(HasSubstr(R"(scalewatch_headroom_octaves{run="unmeasured")")));
+  EXPECT_THAT(text, Not(HasSubstr(R"(role="activation")"))) << "never measured";
+}
+
+TEST_F(ExporterTest, UsersLabelsAreNamesThatPrometheusTakes) {
+  auto run = make_run("digits");
+  auto& labels = *run->mutable_run()->mutable_labels();
+  labels["team"] = "vision \"x\"";
+  labels["cost-center"] = "1";
+  labels["cost.center"] = "2";  // the same name by Prometheus' rules: the first stays
+  runs = {run, make_run("plain")};
+  const std::string text = page();
+  EXPECT_THAT(text, HasSubstr(R"(scalewatch_run_labels{run="digits",label_cost_center="1",label_team="vision \"x\""} 1)"));
+  EXPECT_THAT(text, Not(HasSubstr(R"(scalewatch_run_labels{run="plain")")));
+}
+
+// As METRICS.md says what a run has at most.
+TEST_F(ExporterTest, TenThousandRunsStayWithinTheConfiguredBound) {
+  constexpr std::size_t kScalers = 2;
+  constexpr std::size_t kTensors = 10;
+  options.max_runs = 100;
+  options.max_scalers_per_run = kScalers;
+  auto readings_of_all = std::make_shared<engine::RunReadings>(*make_readings());
+  readings_of_all->scalers.assign(5, {1, 1.0});
+  for (std::size_t i = 0; i < engine::kRoles; ++i) readings_of_all->roles.at(i) = {1, 10, 1, 0.5};
+  readings_of_all->tensors.clear();
+  for (std::size_t i = 0; i < kTensors; ++i) readings_of_all->tensors.push_back({"t" + std::to_string(i), Role::kGradient, 1});
+  constexpr std::array kCauses = {"buffer_full", "queue_full",  "too_large", "rejected", "internal",
+                                  "reconnect",   "spool_limit", "device",    "store"};
+  for (int i = 0; i < 10'000; ++i) {
+    auto run = make_run("run-" + std::to_string(i));
+    for (int more = 0; more < 4; ++more) *run->add_scalers() = run->scalers(0);
+    for (int rank = 0; rank < 3; ++rank) {
+      v1::RankSummary& to = *run->add_ranks();
+      for (const char* cause : kCauses) to.add_losses()->set_cause(cause);
+    }
+    (*run->mutable_run()->mutable_labels())["team"] = "a";
+    add_finding(*run, "ScaleDrift", v1::SEVERITY_WARNING);
+    readings[run->run().name()] = readings_of_all;
+    runs.push_back(std::move(run));
+  }
+  const std::string text = page();
+  std::size_t series = 0;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) series += line.find("run=\"") != std::string::npos ? 1 : 0;
+  constexpr std::size_t kOfARun = 35 + 10 * kScalers + kTensors + 5 * 6 + 1 + 2 * kCauses.size() + 1;
+  EXPECT_LE(series, options.max_runs * kOfARun);
+  EXPECT_GE(series, options.max_runs * (kOfARun - 5)) << "METRICS.md says more than there is";
+  EXPECT_THAT(text, HasSubstr("scalewatch_runs 100\n"));
+  EXPECT_THAT(text, HasSubstr("scalewatch_runs_left_out 9900\n"));
+}
+
+TEST_F(ExporterTest, EndedRunsStayWhenTheEngineForgetsThemOrWasRestarted) {
+  options.finished_for = std::chrono::seconds(60);
+  options.max_runs = 3;
+  const auto ended = [](const std::string& name, std::int64_t ago_ms) {
+    auto run = make_run(name);
+    run->mutable_run()->set_status(v1::RUN_STATUS_FINISHED);
+    run->mutable_run()->set_last_report_ms(kNow - ago_ms);
+    return run;
+  };
+  Exporter exporter = this->exporter();
+  exporter.remember_ended({ended("before", 30'000), ended("long-ago", 61'000), ended("back", 20'000)});
+  runs = {ended("here", 1000), make_run("back")};  // "back" runs again: the engine knows better
+  std::string text = exporter.page();
+  EXPECT_THAT(text, HasSubstr("scalewatch_run_status{run=\"before\",status=\"finished\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("scalewatch_run_status{run=\"here\",status=\"finished\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("scalewatch_run_status{run=\"back\",status=\"running\"} 1\n"));
+  EXPECT_THAT(text, Not(HasSubstr("run=\"long-ago\"")));
+
+  runs.clear();  // the engine has let them go
+  text = exporter.page();
+  EXPECT_THAT(text, HasSubstr("run=\"here\""));
+  EXPECT_THAT(text, Not(HasSubstr("run=\"back\""))) << "it ran on: what was known of its end is void";
+
+  now += 45'000;
+  text = exporter.page();
+  EXPECT_THAT(text, HasSubstr("run=\"here\""));
+  EXPECT_THAT(text, Not(HasSubstr("run=\"before\"")));
+}
+
+void rpcs(Exporter& exporter) {
+  exporter.rpc_ended("History/GetRun", "OK", 0.02);
+  exporter.rpc_ended("History/GetRun", "NOT_FOUND", 0.2);
+  exporter.rpc_ended("History/TailRun", "OK", std::nullopt);
+}
+
+TEST_F(ExporterTest, CountsCallsAndTimesThoseWithOneAnswer) {
+  Exporter exporter = this->exporter();
+  rpcs(exporter);
+  const std::string text = exporter.page();
+  EXPECT_THAT(text, HasSubstr(R"(scalewatch_rpcs_total{code="OK",method="History/TailRun"} 1)"));
+  EXPECT_THAT(text, HasSubstr(R"(scalewatch_rpcs_total{code="NOT_FOUND",method="History/GetRun"} 1)"));
+  EXPECT_THAT(text, HasSubstr(R"(scalewatch_rpc_duration_seconds_bucket{method="History/GetRun",le="0.025"} 1)"));
+  EXPECT_THAT(text, HasSubstr(R"(scalewatch_rpc_duration_seconds_count{method="History/GetRun"} 2)"));
+  EXPECT_THAT(text, Not(HasSubstr(R"(scalewatch_rpc_duration_seconds_count{method="History/TailRun")")));
+}
+
+TEST(Reference, IsThePageInDeploy) {
+  std::stringstream page;
+  page << std::ifstream(SCALEWATCH_METRICS_PAGE).rdbuf();
+  EXPECT_EQ(page.str(), reference()) << "write it anew: scalewatchd --metrics-reference > deploy/METRICS.md";
+}
+
 TEST_F(ExporterTest, EscapesLabelsAndKeepsNonFiniteNumbers) {
   auto run = make_run("a\"b\\c\nd");
   run->mutable_run()->set_loss(std::numeric_limits<double>::quiet_NaN());
@@ -226,9 +408,13 @@ TEST_F(ExporterTest, PromtoolFindsNothing) {
   run->mutable_run()->set_loss(std::numeric_limits<double>::quiet_NaN());
   add_finding(*run, "NonFiniteLoss", v1::SEVERITY_CRITICAL);
   runs = {run, make_run("plain")};
-  sinks = {{"pager", 5, 2, 1, 3}};
+  readings["plain"] = make_readings();
+  sinks = {{.sink = "pager", .delivered = 5}};
+  store.database_bytes = 1;
+  Exporter exporter = this->exporter();
   const std::string base = ::testing::TempDir() + "scalewatch_page_" + std::to_string(getpid());
-  std::ofstream(base + ".txt") << page();
+  rpcs(exporter);
+  std::ofstream(base + ".txt") << exporter.page();
   const std::string command = SCALEWATCH_PROMTOOL " check metrics < " + base + ".txt > " + base + ".out 2>&1";
   const int status = std::system(command.c_str());  // NOLINT(bugprone-command-processor): fixed command, own file
   std::stringstream said;

@@ -81,10 +81,16 @@ def _files(paths: List[str]) -> Iterator[str]:
             yield from (os.path.join(folder, name) for name in sorted(names) if name.endswith((".py", ".ipynb")))
 
 
-if __name__ == "__main__":
+def command(arguments: Optional[List[str]] = None) -> int:
+    """As main(), quiet when the reader of its output (head, less) has seen enough."""
     try:
-        sys.exit(main())
+        status = main(arguments)
+        sys.stdout.flush()
+        return status
     except BrokenPipeError:
-        # The reader (head, less) has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(2)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(command())

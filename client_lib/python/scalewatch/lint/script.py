@@ -233,14 +233,17 @@ class Script:
                 return found
         return None
 
-    def has_foreign_base(self, cls: Optional[ast.ClassDef]) -> bool:
-        """True if a class inherits from one that this script does not show, other than torch's Module and object."""
+    def has_foreign_base(self, cls: Optional[ast.ClassDef], below: Tuple[str, ...] = ()) -> bool:
+        """True if a class inherits from one that this script does not show, other than torch's Module and object. below: the classes
+        that were asked for it; one that names itself (``class Dataset(Dataset)``) means another, imported under this name."""
         if cls is None:
             return False
+        if cls.name in below:
+            return True
         for base in cls.bases:
             path = path_of(base) or "?"
             if path in self.classes:
-                if self.has_foreign_base(self.classes[path]):
+                if self.has_foreign_base(self.classes[path], (*below, cls.name)):
                     return True
             elif path.rsplit(".", 1)[-1] not in ("Module", "object", "ABC", "Generic", "Protocol"):
                 return True

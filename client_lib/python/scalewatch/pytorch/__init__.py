@@ -1,4 +1,5 @@
 """Scalewatch in a PyTorch script: attach() and what it attaches."""
-from .attach import TorchWatch, attach
+from .attaching import attach
+from .torch_watch import TorchWatch
 
 __all__ = ["TorchWatch", "attach"]

@@ -12,7 +12,7 @@ from .models import compiling, dtype_of
 from .tensors import UNSCALED
 
 if TYPE_CHECKING:
-    from .attach import TorchWatch
+    from .torch_watch import TorchWatch
 
 __all__ = ["Activations"]
 

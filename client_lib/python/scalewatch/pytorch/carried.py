@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, Optional
 import torch
 
 if TYPE_CHECKING:
-    from .attach import TorchWatch
+    from .torch_watch import TorchWatch
     from .optimizers import OptimizerWatch
 
 __all__ = ["Carried"]
@@ -27,7 +27,7 @@ class Carried:
         when backward does it, by a hook on one parameter that goes then."""
         scales = f" from {before:g} to {after:g}" if before is not None and after is not None else ""
         for mine in optimizers:
-            held = next((p for p in mine.parameters() if p.grad is not None and p.requires_grad), None)
+            held = next((p for p in mine.parameters() if mine.gradient(p) is not None and p.requires_grad), None)
             if held is not None and id(mine) not in self._handles:
                 self._handles[id(mine)] = held.register_hook(self._hook(mine, held, scales))
 
@@ -38,7 +38,7 @@ class Carried:
                 return
             handle.remove()
             with self._watch._guard():
-                left = held.grad
+                left = mine.gradient(held)
                 # Zeroed, as far as can be seen without waiting for a GPU.
                 if left is None or left.device.type == "cpu" and not bool(left.count_nonzero()):
                     return

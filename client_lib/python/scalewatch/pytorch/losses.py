@@ -19,7 +19,6 @@ class Losses:
         self._copies: List[Any] = []  # (event, pinned value) of those that lie on a GPU
 
     def add(self, loss: torch.Tensor, mean: bool = False) -> None:
-        loss = loss.detach()
         self._mean = mean
         value = scalar(loss)
         if value is not None:
@@ -27,7 +26,7 @@ class Losses:
             self._count += 1
         elif Tensors.on_gpu(loss.device) and not torch.cuda.is_current_stream_capturing():
             kept = torch.empty((), dtype=torch.float32, pin_memory=True)
-            kept.copy_(loss.reshape(()), non_blocking=True)
+            kept.copy_(loss.detach().reshape(()), non_blocking=True)
             event = torch.cuda.Event()
             event.record()
             self._copies.append((event, kept))

@@ -23,7 +23,8 @@ class Names:
         modules = [module for _, module in models.modules()]
         replicated = any(isinstance(m, torch.nn.parallel.DistributedDataParallel) for m in modules)
         sharded = any(type(m).__name__ == "FullyShardedDataParallel" for m in modules)
-        self._copies: Tuple[Optional[str], Optional[str]] = (None, str(rank)) if replicated else (str(rank), None) if sharded else (None, None)
+        self._copies: Tuple[Optional[str], Optional[str]] = (str(rank) if sharded and not replicated else None,
+                                                             str(rank) if replicated else None)
         self.look()
 
     def look(self) -> None:

@@ -1,22 +1,20 @@
 """One optimizer of the script: its gradients at moment A, its state after the step, and what became of the step."""
 from __future__ import annotations
 
-import operator
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 
 from .. import native
+from .gradients import gradient_of
 from .models import dtype_of
 from .tensors import Batch, Scale, scalar
 
 if TYPE_CHECKING:
-    from .attach import TorchWatch
+    from .torch_watch import TorchWatch
     from .scalers import ScalerWatch
 
 __all__ = ["OptimizerWatch", "plain_optimizer"]
-
-_gradient = operator.attrgetter("grad")  # called in C: a lambda would cost as much as all the rest
 
 
 def plain_optimizer(given: Any) -> torch.optim.Optimizer:
@@ -41,6 +39,7 @@ class OptimizerWatch:
         self.outcome_told = False
         self.fused = bool(getattr(optimizer, "_step_supports_amp_scaling", False) or optimizer.defaults.get("fused"))
         self._gradients: Optional[Batch] = None
+        self.gradient: Callable[[Any], Any] = gradient_of(watch.grad_of, self.parameters())
         self._state: Optional[Batch] = None
         self._shape: Tuple[int, ...] = ()
         self._state_size = -1
@@ -55,19 +54,30 @@ class OptimizerWatch:
     def parameters(self) -> List[torch.Tensor]:
         return [p for group in self.optimizer.param_groups for p in group["params"]]
 
+    @property
+    def inner(self) -> torch.optim.Optimizer:
+        """The one that steps and holds the state: itself, or what ZeroRedundancyOptimizer keeps of it on this rank."""
+        inner = getattr(self.optimizer, "optim", None)
+        return inner if isinstance(inner, torch.optim.Optimizer) else self.optimizer
+
     def facts(self) -> Dict[str, Any]:
         """What add_optimizer takes."""
-        group = self.optimizer.param_groups[0]
+        group = {**self.optimizer.param_groups[0], **next(iter(self.inner.param_groups), {})}
         beta1, beta2 = (tuple(group.get("betas") or ()) + (None, None))[:2]
         if beta1 is None:
             beta1 = group.get("momentum")
         dtypes = {native.DTYPES[n] for n in (dtype_of(p.dtype) for p in self.parameters()) if n}
-        numbers = {"lr": group.get("lr"), "beta1": beta1, "beta2": beta2, "eps": group.get("eps"), "weight_decay": group.get("weight_decay")}
+        numbers = {"beta1": beta1, "beta2": beta2, **{key: group.get(key) for key in ("lr", "eps", "weight_decay")}}
         known = {key: scalar(value) for key, value in numbers.items() if isinstance(value, (int, float, torch.Tensor))}
-        return {"class_name": type(self.optimizer).__name__, "state_dtypes": sorted(dtypes)[:16], "fused": self.fused, **known}
+        return {"class_name": type(self.inner).__name__, "state_dtypes": sorted(dtypes)[:16], "fused": self.fused, **known}
 
     def has_gradients(self) -> bool:
-        return any(p.grad is not None for p in self.parameters())
+        gradient = self.gradient  # asked at each step: usually the first has one
+        return any(gradient(p) is not None for group in self.optimizer.param_groups for p in group["params"])
+
+    def gradient_count(self) -> int:
+        """How many of its parameters have one."""
+        return sum(self.gradient(p) is not None for p in self.parameters())
 
     def half_parameters(self) -> List[str]:
         return [self.watch.names.of(p, self) for p in self.parameters() if p.dtype is torch.float16 and p.requires_grad]
@@ -77,7 +87,11 @@ class OptimizerWatch:
     def declare_gradients(self) -> None:
         self._shape = tuple(len(group["params"]) for group in self.optimizer.param_groups)
         items = [(self.watch.names.of(p, self), p) for p in self.parameters() if p.requires_grad]
-        self._gradients = Batch(self.watch.tensors, native.ROLES["gradient"], items, _gradient, optimizer=self.name)
+        self.gradient = gradient_of(self.watch.grad_of, (p for _, p in items))
+        plain = not any(hasattr(p, "main_grad") for _, p in items) and self.watch.grad_of is None
+        # Elsewhere than in p.grad it may be of another type and size than the parameter: declared as it is found.
+        self._gradients = Batch(self.watch.tensors, native.ROLES["gradient"], items, self.gradient,
+                                home=None if plain else self.gradient, place=lambda p: p, optimizer=self.name)
         self._gradients.prepare()
 
     def measure_gradients(self, made: native.Native, scale: Scale) -> None:
@@ -92,9 +106,14 @@ class OptimizerWatch:
         if lr is not None and lr == lr:
             made.set_lr(lr)
 
+    def let_go(self) -> None:
+        """The step that gradients were measured for is done."""
+        if self._gradients is not None:
+            self._gradients.let_go()
+
     def measure_state(self, made: native.Native) -> None:
         """Moment C: its state tensors, where there are any."""
-        state = self.optimizer.state
+        state = self.inner.state
         if len(state) != self._state_size:
             self._state_size = len(state)
             role = native.ROLES["optimizer_state"]
@@ -109,12 +128,13 @@ class OptimizerWatch:
                         self.watch.tensors.declare(f"{name}.{key}", role, value, optimizer=self.name, like=parameter)
 
             def current(item: Tuple[Any, str]) -> Any:  # looked up each time: load_state_dict puts others in their place
-                held = self.optimizer.state.get(item[0])
+                held = self.inner.state.get(item[0])
                 return held.get(item[1]) if held else None
 
             self._state = Batch(self.watch.tensors, role, items, current, home=current, optimizer=self.name)
         if self._state is not None:
             self._state.measure(made)
+            self._state.let_go()
 
     def _before_step(self, _: Any, arguments: Any, keywords: Any) -> None:
         with self.watch._guard():
@@ -139,4 +159,5 @@ class OptimizerWatch:
         self.watch._deliver()
 
     def new_attempt(self) -> None:
+        self.let_go()
         self.measured = self.stepped = self.outcome_told = False

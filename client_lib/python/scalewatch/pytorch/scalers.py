@@ -12,21 +12,15 @@ import torch
 from .. import native
 from .hooks import wrap
 from .optimizers import OptimizerWatch, plain_optimizer
+from .refusals import refusal
 from .tensors import UNSCALED, Scale, scalar, stream_of
 
 if TYPE_CHECKING:
-    from .attach import TorchWatch
+    from .torch_watch import TorchWatch
 
 __all__ = ["ScalerWatch"]
 
 _NAN = float("nan")
-# What PyTorch says when it refuses a call, and what it means.
-_REFUSALS = (("unscale_() has already been called", "unscale_twice"), ("unscale_() is being called after step()", "unscale_after_step"),
-             ("step() has already been called", "step_twice"), ("No inf checks were recorded for this optimizer", "no_inf_checks"),
-             ("No inf checks were recorded prior to update", "update_without_checks"),
-             ("Attempting to unscale FP16 gradients", "fp16_parameters"), ("Attempted step but _scale is None", "step_without_scale"),
-             ("Attempted unscale_ but _scale is None", "step_without_scale"),
-             ("Attempted update but _scale is None", "update_without_checks"), ("new_scale should be", "bad_scale"))
 
 
 class ScalerWatch:
@@ -102,6 +96,9 @@ class ScalerWatch:
         except Exception as error:
             self._refused(error, mine)
             raise
+        finally:
+            if mine is not None:
+                mine.let_go()
         self._unscaled_at[id(mine)] = self._scale_calls
         return result
 
@@ -123,6 +120,8 @@ class ScalerWatch:
             raise
         finally:
             self.stepping = None
+            if mine is not None:
+                mine.let_go()
         self._stepped_at[id(mine)] = self._scale_calls
         with self.watch._guard():
             # Fused optimizers, and scalers whose assertion was taken out, step by nothing at all.
@@ -175,7 +174,7 @@ class ScalerWatch:
                    and (default is None or float(scaler._init_scale) == float(default.default)))
         if self._restored or not as_made:
             return
-        resumed = [o.name for o in self._mine() if any(o.optimizer.state.values())]
+        resumed = [o.name for o in self._mine() if any(o.inner.state.values())]
         if resumed:
             self.watch.misuse("scaler_not_restored", f"{', '.join(resumed)} went on from a checkpoint, {self.name} starts anew at "
                               f"{float(scaler._init_scale):g}")
@@ -265,15 +264,12 @@ class ScalerWatch:
         self.watch.scaler_updated()
 
     def _gradients_of(self, mine: OptimizerWatch) -> str:
-        parameters = mine.parameters()
-        with_gradient = sum(p.grad is not None for p in parameters)
-        return f"{with_gradient} of {len(parameters)} parameters of {mine.name} have a gradient"
+        return f"{mine.gradient_count()} of {len(mine.parameters())} parameters of {mine.name} have a gradient"
 
     def _refused(self, error: Exception, mine: Optional[OptimizerWatch]) -> None:
         """PyTorch refused the call: told with the attempt, which ends here."""
         with self.watch._guard():
-            text = str(error)
-            kind = next((kind for words, kind in _REFUSALS if words in text), None)
+            kind = refusal(text := str(error))
             if kind is None:
                 return
             again = mine is not None and self._scale_calls > self._stepped_at.get(id(mine), self._scale_calls)

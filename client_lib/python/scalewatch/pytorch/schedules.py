@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from .hooks import wrap
 
 if TYPE_CHECKING:
-    from .attach import TorchWatch
+    from .torch_watch import TorchWatch
 
 __all__ = ["ScheduleWatch"]
 

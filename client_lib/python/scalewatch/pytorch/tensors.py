@@ -66,32 +66,40 @@ def stream_of(device: torch.device) -> int:
 
 class Batch:
     """Tensors that are measured at the same moment. `items`: what is declared, in order; `current`: the tensor of an item as it is
-    now (a parameter's gradient), None to leave it out; `home`: a tensor like it to declare, None = the item itself."""
+    now (a parameter's gradient), None to leave it out; `home`: a tensor like it to declare, None = the item itself, declared once it
+    is there; `place`: what of the model it belongs to, where that is not the tensor itself."""
 
     def __init__(self, tensors: "Tensors", role: int, items: Sequence[Tuple[str, Any]], current: Callable[[Any], Any],
-                 home: Optional[Callable[[Any], Any]] = None, **facts: Any) -> None:
-        self.tensors, self.role, self.current, self.home, self.facts = tensors, role, current, home, facts
+                 home: Optional[Callable[[Any], Any]] = None, place: Optional[Callable[[Any], Any]] = None, **facts: Any) -> None:
+        self.tensors, self.role, self.current, self.home, self.place, self.facts = tensors, role, current, home, place, facts
         self.items = list(items)
+        self._missing: List[Any] = []
+        self._kept: List[Any] = []
         self._ids: Optional["array.array[int]"] = None
-        self._plain: Dict[torch.device, Tuple[List[Any], "array.array[int]", "array.array[int]"]] = {}
+        self._plain: Dict[torch.device, Tuple[List[Any], "array.array[int]", "array.array[int]", List[torch.dtype]]] = {}
         self._other: List[Tuple[int, Any]] = []
         self._last: Dict[torch.device, Tuple[Optional[List[int]], Optional["array.array[int]"]]] = {}
         self._single: Dict[torch.device, List[int]] = {}
 
     def prepare(self) -> "array.array[int]":
-        """Declares them all."""
+        """Declares those that are there."""
         ids, plain = [], {}  # type: ignore[var-annotated]
-        self._other = []
+        self._other, self._missing = [], []
+        self._last.clear()
         for name, item in self.items:
             home = item if self.home is None else self.home(item)
-            number = self.tensors.declare(name, self.role, home, **self.facts)
+            if home is None:
+                self._missing.append(item)
+                continue
+            number = self.tensors.declare(name, self.role, home, like=self.place and self.place(item), **self.facts)
             if number is None:
                 continue
             ids.append(number)
             device = home.device
             ordinary = type(home) in (torch.Tensor, torch.nn.Parameter) and home.layout is torch.strided and not home.is_complex()
             if ordinary and (device.type == "cpu" or self.tensors.on_gpu(device)):
-                held = plain.setdefault(device, ([], array.array("I"), array.array("Q")))
+                held = plain.setdefault(device, ([], array.array("I"), array.array("Q"), []))
+                held[3].append(home.dtype)
                 held[0].append(item)
                 held[1].append(number)
                 held[2].append(home.numel())
@@ -103,12 +111,15 @@ class Batch:
 
     def measure(self, made: native.Native, scale: Scale = UNSCALED) -> None:
         """Host tensors are measured now; those on GPUs are noted."""
-        ids = self._ids if self._ids is not None else self.prepare()
+        ids = self._ids
+        if ids is None or self._missing and any(self.current(item) is not None for item in self._missing):
+            ids = self.prepare()
         if not ids or not made.wants_any(ids):
             return
         current = self.current
-        for device, (items, numbers, numels) in self._plain.items():
-            packed = self._addresses(device, items, numbers, made, scale)
+        self._kept.clear()
+        for device, (items, numbers, numels, dtypes) in self._plain.items():
+            packed = self._addresses(device, items, numbers, numels, dtypes, made, scale)
             if device.type == "cpu":
                 made.observe_many(numbers, packed, numels, scale.value)
             else:
@@ -118,28 +129,48 @@ class Batch:
             if tensor is not None:
                 self.tensors.measure(made, number, tensor, scale)
 
-    def _addresses(self, device: torch.device, items: List[Any], numbers: "array.array[int]", made: native.Native,
-                   scale: Scale) -> "array.array[int]":
+    def let_go(self) -> None:
+        """Tensors are held from measure() to here, the step that uses them too: what Python makes of each is then made once."""
+        self._kept.clear()
+
+    def _addresses(self, device: torch.device, items: List[Any], numbers: "array.array[int]", numels: "array.array[int]",
+                   dtypes: List[torch.dtype], made: native.Native, scale: Scale) -> "array.array[int]":
         """Where the items lie now; 0 for those that are not there, or that are no contiguous piece and are measured here, by themselves.
         Tensors that lie where they lay the last time are laid out as they were then, too."""
+        tensors = list(map(self.current, items))  # no bytecode runs an item, here and in the next
+        self._kept += tensors
         try:
             try:
-                now = list(map(_data_ptr, map(self.current, items)))  # no bytecode runs an item
+                now = list(map(_data_ptr, tensors))
             except TypeError:  # one that is not there among them
-                now = [0 if t is None else t.data_ptr() for t in map(self.current, items)]
+                now = [0 if t is None else t.data_ptr() for t in tensors]
         except (RuntimeError, NotImplementedError):  # a sparse one among them
             now = []
         before, packed = self._last.get(device, (None, None))
         if packed is None or now != before or not now:
-            tensors = list(map(self.current, items))
-            straight = [t is not None and t.layout is torch.strided and t.is_contiguous() for t in tensors]
-            packed = array.array("Q", [t.data_ptr() if s else 0 for t, s in zip(tensors, straight)])
+            packed = self._look(device, items, numels, dtypes)
             self._last[device] = (now, packed)
-            self._single[device] = [i for i, (t, s) in enumerate(zip(tensors, straight)) if t is not None and not s]
         for i in self._single[device]:
             tensor = self.current(items[i])
             if tensor is not None:
                 self.tensors.measure(made, numbers[i], tensor, scale)
+        return packed
+
+    def _look(self, device: torch.device, items: List[Any], numels: "array.array[int]", dtypes: List[torch.dtype]) -> "array.array[int]":
+        """Notes sizes and layouts as they are now."""
+        packed, single = array.array("Q", bytes(8 * len(items))), []
+        for i, item in enumerate(items):
+            tensor = self.current(item)
+            if tensor is None:
+                continue
+            if tensor.dtype is not dtypes[i] or tensor.device != device:
+                self.tensors.complain(f"a tensor of {tensor.dtype} on {tensor.device} where one of {dtypes[i]} on {device} was declared")
+            elif tensor.layout is torch.strided and tensor.is_contiguous():
+                numels[i] = tensor.numel()
+                packed[i] = tensor.data_ptr()
+            else:
+                single.append(i)
+        self._single[device] = single
         return packed
 
 
@@ -149,9 +180,10 @@ class Tensors:
     def __init__(self, complain: Callable[[str], None]) -> None:
         self.native: Optional[native.Native] = None
         self.numbers: Dict[Tuple[str, int], Optional[int]] = {}
+        self.own_shard: Optional[str] = None  # what this rank's part of a divided tensor is called
         self.position: Callable[[Any], int] = lambda thing: 0
         self.copy_of: Callable[[Any], Tuple[Optional[str], Optional[str]]] = lambda thing: (None, None)  # (shard, replica)
-        self._complain = complain
+        self.complain = complain
 
     @staticmethod
     def on_gpu(device: torch.device) -> bool:
@@ -166,19 +198,21 @@ class Tensors:
         number: Optional[int] = None
         dtype = dtype_of(tensor.dtype)
         if dtype is None:
-            self._complain(f"{name}: elements of {tensor.dtype}")
+            self.complain(f"{name}: elements of {tensor.dtype}")
         elif tensor.device.type != "cpu" and not self.on_gpu(tensor.device):
-            self._complain(f"{name}: memory of device {tensor.device}")
+            self.complain(f"{name}: memory of device {tensor.device}")
         elif self.native is not None:
             home = tensor if like is None else like
             held = getattr(tensor, "_local_tensor", tensor)  # its own numel counts all ranks'
             shard, replica = self.copy_of(home)
+            if like is not None and shard is None and role == native.ROLES["gradient"] and held.numel() < like.numel():
+                shard, replica = self.own_shard, None  # this rank's part of it
             try:
                 number = self.native.add_tensor(name, role, native.DTYPES[dtype], held.numel() * (2 if held.is_complex() else 1),
                                                 self.position(home) if index is None else index, shard=shard, replica=replica,
                                                 optimizer=optimizer)
             except native.ScalewatchError as error:  # a name that is none, or too many tensors: the others are watched
-                self._complain(f"{name}: {error}")
+                self.complain(f"{name}: {error}")
         self.numbers[key] = number
         return number
 

@@ -1,4 +1,4 @@
-"""A scaled loss whose optimizer steps without the scaler, or a scaler that steps on gradients that it never scaled."""
+"""A scaled loss whose optimizer steps without the scaler, or once more after it; a scaler that steps on what it never scaled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from ..paths import Path
 
 STEP = Rule("step-without-scaler", "error", "optimizer.step() on gradients that are multiplied by the scale")
 BACKWARD = Rule("backward-without-scale", "error", "scaler.step() on gradients that were never scaled")
-RULES = (STEP, BACKWARD)
+TWICE = Rule("double-step", "error", "optimizer.step() after scaler.step(optimizer): the same gradients are applied twice")
+RULES = (STEP, BACKWARD, TWICE)
 
 
 def run(analysis: Analysis) -> Iterator[Finding]:
@@ -24,6 +25,12 @@ def run(analysis: Analysis) -> Iterator[Finding]:
         yield analysis.finding(
             STEP, event.node, "The loss was scaled, so these gradients are too large by the scale, and an overflow is applied to "
             f"the weights instead of skipped. {scaler}.step() unscales and skips.", f"{scaler}.step({optimizer})\n{scaler}.update()")
+    for event, scaler in analysis.always(_second_step):
+        if script.is_inert(scaler) or _wraps(analysis, event.target):
+            continue
+        yield analysis.finding(
+            TWICE, event.node, f"{scaler}.step({event.owner}) has stepped already: this applies the same gradients a second time, and also "
+            "when the scaler skipped them because they were not finite.", "(leave the line out)")
     scales = {ast.unparse(n.value).rsplit(".", 1)[-1] for n in script.nodes if isinstance(n, ast.Attribute) and n.attr == "scale"}
     for event, backward in analysis.always(_unscaled_backward):
         scaler = event.owner
@@ -59,6 +66,19 @@ def _unscaled_step(path: Path) -> Iterator[Verdict]:
                 break
         else:
             yield event, False, None
+
+
+def _second_step(path: Path) -> Iterator[Verdict]:
+    for number, event in enumerate(path):
+        if event.kind != "optimizer_step":
+            continue
+        for before in reversed(path[:number]):
+            if before.kind in ("scaled_backward", "backward", "unknown"):
+                yield event, False, None
+                break
+            if before.kind == "step" and before.target == event.target:
+                yield event, True, before.scaler
+                break
 
 
 def _unscaled_backward(path: Path) -> Iterator[Verdict]:

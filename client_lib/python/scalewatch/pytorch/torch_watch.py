@@ -1,53 +1,44 @@
-"""attach(): watches a PyTorch training loop from the objects that it is given, and from nothing else in the process."""
+"""A Watch that follows a PyTorch training loop from the objects that it is given, and from nothing else in the process."""
 from __future__ import annotations
 
-import warnings
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Set, Union
+from typing import Any, Dict, List, Mapping, Optional, Set
 
 import torch
 
 from .. import lifetime, native
-from ..watch import Watch, environment_rank
+from ..watch import Watch
 from .activations import Activations
 from .carried import Carried
+from .given import listed, names
+from .gradients import GradOf
 from .hooks import Hook
 from .losses import Losses
 from .models import Models, dtype_of
 from .names import Names
 from .optimizers import OptimizerWatch, plain_optimizer
+from .precision import Precision
+from .ranks import rank_and_world
 from .scalers import ScalerWatch
 from .schedules import ScheduleWatch
 from .tensors import UNSCALED, Batch, Scale, Tensors
 
-__all__ = ["TorchWatch", "attach"]
+__all__ = ["TorchWatch"]
 
 _ROLES = ("gradient", "parameter", "buffer", "optimizer_state", "activation", "activation_gradient")
 # Parameters and optimizer state change little from one attempt to the next; each costs a pass over as much memory as gradients.
 _EVERY = {"parameter": 10, "optimizer_state": 10}
 
 
-def _listed(given: Any) -> List[Any]:
-    if given is None:
-        return []
-    if isinstance(given, Mapping):
-        return list(given.values())
-    return list(given) if isinstance(given, (list, tuple)) else [given]
-
-
-def _names(given: Any, count: int, one: str) -> List[str]:
-    if isinstance(given, Mapping):
-        return [str(key) for key in given]
-    return ["default"] if count == 1 else [f"{one}_{number}" for number in range(count)]
-
-
 class TorchWatch(Watch):
-    """What attach() returns: a Watch that follows the scaler and optimizers by itself. Used on the thread that trains."""
+    """What scalewatch.attach returns, which tells of its parameters: a Watch that follows the scaler and optimizers by itself. Used on the
+    thread that trains."""
 
     def __init__(self, model: Any, optimizer: Any, scaler: Any, *, run: str, activations: Any, activation_gradients: bool,
-                 every: Optional[Mapping[str, int]], scheduler: Any, rank: Optional[int], world_size: Optional[int], **rest: Any) -> None:
+                 every: Optional[Mapping[str, int]], scheduler: Any, grad_of: GradOf, rank: Optional[int], world_size: Optional[int],
+                 **rest: Any) -> None:
         self.models = Models(model)
-        optimizers = [plain_optimizer(one) for one in _listed(optimizer)]
-        scalers = [one for one in _listed(scaler) if one is not None]
+        optimizers = [plain_optimizer(one) for one in listed(optimizer)]
+        scalers = [one for one in listed(scaler) if one is not None]
         if len(scalers) > 1 and len(scalers) != len(optimizers):
             raise TypeError(f"{len(optimizers)} optimizers and {len(scalers)} scalers: give one scaler, or one for each optimizer in "
                             "the same order")
@@ -55,17 +46,17 @@ class TorchWatch(Watch):
         for role, count in every.items():
             if role not in _ROLES or count < 0:
                 raise ValueError(f"every: a number of attempts (0 = never) by role, one of {', '.join(_ROLES)}")
+        if grad_of is not None and not isinstance(grad_of, str) and not callable(grad_of):
+            raise TypeError(f"grad_of: a name or a function, not {type(grad_of).__name__}")
         given_objects = [root for _, root in self.models.roots] + optimizers + scalers
         self._objects = frozenset(id(thing) for thing in given_objects)
         lifetime.replace(given_objects, None)
-        if rank is None or world_size is None:
-            distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
-            found = (torch.distributed.get_rank(), torch.distributed.get_world_size()) if distributed else environment_rank()
-            rank, world_size = found if rank is None else (rank, world_size or 1)
+        rank, world_size = rank_and_world(rank, world_size)
         super().__init__(run, rank=rank, world_size=world_size, framework=f"pytorch {torch.__version__}", **rest)
         self._keep = given_objects  # so that their ids stay theirs
         self._every = every
-        self._told_dtype: Optional[str] = None  # that autocast was seen to run in
+        self.grad_of = grad_of
+        self._precision = Precision()
         self._losses = Losses()
         self.carried = Carried(self)
         self._looked_at: Set[int] = set()
@@ -75,7 +66,7 @@ class TorchWatch(Watch):
         self._early: List[Any] = []  # misuse before there is an attempt to tell it with
         self.names = Names(self.models, self.rank)
         self.tensors = Tensors(self._unobservable)
-        self.tensors.position, self.tensors.copy_of = self.names.position, self.names.copy_of
+        self.tensors.position, self.tensors.copy_of, self.tensors.own_shard = self.names.position, self.names.copy_of, str(self.rank)
         self.scalers: List[ScalerWatch] = []
         self.optimizers: List[OptimizerWatch] = []
         self._handles: List[Any] = []
@@ -84,9 +75,9 @@ class TorchWatch(Watch):
         self._buffers: Optional[Batch] = None
         self._activations: Optional[Activations] = None
         try:
-            for one, name in zip(scalers, _names(scaler, len(scalers), "scaler")):
+            for one, name in zip(scalers, names(scaler, len(scalers), "scaler")):
                 self.scalers.append(ScalerWatch(self, one, name))
-            for number, (one, name) in enumerate(zip(optimizers, _names(optimizer, len(optimizers), "optimizer"))):
+            for number, (one, name) in enumerate(zip(optimizers, names(optimizer, len(optimizers), "optimizer"))):
                 with_scaler = self.scalers[min(number, len(self.scalers) - 1)] if self.scalers else None
                 if with_scaler is not None and not with_scaler.enabled:
                     with_scaler = None
@@ -94,10 +85,10 @@ class TorchWatch(Watch):
             for _, root in self.models.roots:
                 self._handles.append(root.register_forward_pre_hook(Hook(self._before_forward)))
                 self._handles.append(root.register_forward_hook(Hook(self._after_forward)))
-            self.models.watch_order(self._look_at_autocast)
+            self.models.watch_order(self._precision.look)
             if activations:
                 self._activations = Activations(self, activations, activation_gradients)
-            self._schedules = [ScheduleWatch(self, one) for one in _listed(scheduler)]
+            self._schedules = [ScheduleWatch(self, one) for one in listed(scheduler)]
         except BaseException:
             self.close(0)
             raise
@@ -105,28 +96,8 @@ class TorchWatch(Watch):
     # -- what there is ----------------------------------------------------------------------------------------------------------
 
     def optimizer_of(self, optimizer: Any) -> Optional[OptimizerWatch]:
+        """What watches the optimizer; None for one that was not given to attach()."""
         return next((one for one in self.optimizers if one.optimizer is optimizer), None)
-
-    def _look_at_autocast(self) -> None:
-        if self._told_dtype is None:
-            for device in ("cuda", "cpu"):
-                if torch.is_autocast_enabled(device):
-                    self._told_dtype = dtype_of(torch.get_autocast_dtype(device))
-
-    def _computes_in(self) -> str:
-        """What the computation runs in: told, seen under autocast, else that of a scaler, else the parameters'."""
-        if self._compute_dtype is None and self._told_dtype is not None:
-            return self._told_dtype
-        if self._compute_dtype is not None:
-            return self._compute_dtype
-        if any(scaler.enabled for scaler in self.scalers):
-            return "float16"
-        counts: Dict[str, int] = {}
-        for _, parameter in self.models.parameters():
-            name = dtype_of(parameter.dtype)
-            if name:
-                counts[name] = counts.get(name, 0) + parameter.numel()
-        return max(counts, key=lambda name: counts[name]) if counts else "float32"
 
     def _declare(self, made: native.Native) -> None:
         unscaled: Optional[int] = None
@@ -171,14 +142,15 @@ class TorchWatch(Watch):
         else:
             super().misuse(kind, detail, raised)
 
-    def _started(self) -> native.Native:
-        if self._native is None and not self.closed:
-            self._compute_dtype = self._computes_in()
+    def _started(self, seen: Optional[str] = None) -> native.Native:
+        if self._native is None and not self.closed and not self._gone:
+            scaled = any(scaler.enabled for scaler in self.scalers)
+            self._compute_dtype = self._compute_dtype or self._precision.computes_in(self.models, scaled)
             gpu = next((p.device for _, p in self.models.parameters() if p.device.type == "cuda"), None)
             if gpu is not None and self._options.get("gpu_uuid") is None:
                 uuid = getattr(torch.cuda.get_device_properties(gpu), "uuid", None)
                 self._options["gpu_uuid"] = None if uuid is None else f"GPU-{uuid}"
-        return super()._started()
+        return super()._started(seen)
 
     # -- moments ----------------------------------------------------------------------------------------------------------------
 
@@ -186,7 +158,7 @@ class TorchWatch(Watch):
         if torch.compiler.is_compiling() or self.closed or self._gone:
             return
         with self._guard():
-            self._look_at_autocast()
+            self._precision.look()
             if module.training and not self.ordered:
                 passes = self._passes[id(module)] = self._passes.get(id(module), 0) + 1
                 if passes > 1:  # another micro-batch
@@ -249,6 +221,7 @@ class TorchWatch(Watch):
             made.measure_device()
 
     def after_plain_step(self, mine: OptimizerWatch) -> None:
+        """An optimizer has stepped by itself: without an active scaler the attempt ends."""
         made = self._begin()
         if mine.scaler is not None and mine.scaler.active:
             made.observe_optimizer(mine.scaler_number, mine.number, outcome=native.APPLIED)
@@ -261,6 +234,7 @@ class TorchWatch(Watch):
             self.finish_attempt()
 
     def scaler_updated(self) -> None:
+        """The attempt ends with the last of the scalers that took part."""
         if all(scaler.updated for scaler in self.scalers if scaler.active):
             self.finish_attempt()
 
@@ -315,29 +289,3 @@ class TorchWatch(Watch):
             self._activations.detach()
         self._keep = []
         self._objects = frozenset()
-
-
-def attach(model: Any, optimizer: Any = None, scaler: Any = None, *, run: str, server: Optional[str] = None, strict: bool = False,
-           activations: Union[None, str, Iterable[str]] = None, activation_gradients: bool = True, scheduler: Any = None,
-           every: Optional[Mapping[str, int]] = None, compute_dtype: Optional[str] = None, labels: Optional[Mapping[str, str]] = None,
-           rank: Optional[int] = None, world_size: Optional[int] = None, http: Optional[str] = None, **options: Any) -> TorchWatch:
-    """Watches a training loop that stays as it is.
-
-    model: a module, or a list or mapping of them (a GAN's). optimizer, scaler: one, or lists or mappings of them; several scalers
-    belong to the optimizers in the same order. scaler None (or disabled): an attempt is each optimizer step, else each
-    scaler.update(). scheduler: learning rate schedulers whose steps are to be compared with skips.
-    run: the run's name, 1 to 256 bytes. server: host:port; None = $SCALEWATCH_SERVER, else 127.0.0.1:7462. http: its HTTP API.
-    activations: patterns of module names ("*" matches any characters) whose outputs, and unless activation_gradients is False
-    their gradients, are measured; None = none. every: by role, measure every so many attempts (0 = never); by default
-    parameters and optimizer_state every 10, all others at each. compute_dtype: "float16", "bfloat16", "float32", ...; None =
-    seen under autocast, else float16 with a scaler, else the parameters'. rank, world_size: None = torch.distributed's, else
-    those of the environment. labels: up to 32, they reach every alert. options: as scalewatch.Watch.
-
-    Call it after wrapping (DDP, FSDP) and moving the model. What it puts on the objects given is undone by close(). Nothing
-    waits for a GPU or the server. Raises TypeError and ValueError for wrong arguments; later nothing is raised into training
-    unless strict (then scalewatch.ScalewatchError)."""
-    if optimizer is None:
-        warnings.warn("scalewatch.attach without an optimizer sees no step: give attach(model, optimizer, scaler)", stacklevel=2)
-    return TorchWatch(model, optimizer, scaler, run=run, server=server, strict=strict, activations=activations,
-                      activation_gradients=activation_gradients, scheduler=scheduler, every=every, compute_dtype=compute_dtype,
-                      labels=labels, rank=rank, world_size=world_size, http=http, **options)

@@ -1,0 +1,234 @@
+// Starting from a store in which something cannot be read: it costs what it held and no more, is told, and the run goes on.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <random>
+
+#include "tests/unit/engine/fakes.h"
+
+namespace scalewatch::engine::testing {
+namespace {
+
+constexpr std::uint64_t kReports = 60;
+
+class Recovery : public ::testing::Test {
+ protected:
+  Recovery() {
+    options_.limits = default_limits();
+    options_.commit_delay = std::chrono::milliseconds(1);
+    options_.snapshot_every = std::chrono::hours(1);
+  }
+
+  // A run of which the log tells everything; with `snapshot` there is one of its middle, too.
+  void make(bool snapshot) {
+    MemoryStore first_store;
+    Engine first(options_, first_store, outbox_, clock_);
+    TestClient client(first, {});
+    ASSERT_TRUE(client.join());
+    client.send_table();
+    for (std::uint64_t seq = 1; seq <= kReports / 2; ++seq) client.send(client.report(seq));
+    ASSERT_TRUE(client.durable(kReports / 2));
+    if (snapshot) {
+      clock_.now += 3'700'000;
+      client.heartbeat();
+      ASSERT_TRUE(eventually([&] { return first_store.newest_snapshot(uid(first_store)).has_value(); }));
+    }
+    for (std::uint64_t seq = kReports / 2 + 1; seq <= kReports; ++seq) client.send(client.report(seq));
+    ASSERT_TRUE(client.durable(kReports));
+    clock_.now += 200;
+    ASSERT_TRUE(eventually([&] { return first_store.find_run("run")->status == v1::RUN_STATUS_RUNNING; }));
+    first_store.copy_to(store_);
+    uid_ = uid(store_);
+  }
+  static std::string uid(MemoryStore& store) { return store.find_run("run")->run_uid; }
+
+  // The server starts, takes the client back and what it sends.
+  void goes_on(std::uint64_t told_durable = kReports) {
+    const std::uint64_t to = told_durable + 20;
+    engine_ = std::make_unique<Engine>(options_, store_, outbox_, clock_);
+    TestClient client(*engine_, {});
+    ASSERT_TRUE(client.join(told_durable, told_durable));
+    const auto ack = *client.peer().hello_ack();
+    EXPECT_GE(ack.resume_after_seq(), told_durable);
+    EXPECT_EQ(ack.run_uid(), uid_);
+    client.send_table();
+    for (std::uint64_t seq = ack.resume_after_seq() + 1; seq <= to; ++seq) client.send(client.report(seq));
+    ASSERT_TRUE(client.durable(to)) << (client.peer().ended() ? client.peer().ended()->message() : "");
+    clock_.now += 200;
+    EXPECT_TRUE(eventually([&] { return overview().run().last_step() == static_cast<std::int64_t>(to); }));
+  }
+  v1::GetRunResponse overview() {
+    for (const auto& run : engine_->overviews()) {
+      if (run->run().name() == "run") return *run;
+    }
+    return {};
+  }
+  // Reports that the run says its store lost.
+  std::uint64_t lost() {
+    std::uint64_t reports = 0;
+    const v1::GetRunResponse run = overview();
+    for (const auto& rank : run.ranks()) {
+      for (const auto& loss : rank.losses()) reports += loss.cause() == "store" ? loss.reports() : 0;
+    }
+    return reports;
+  }
+  void each_input(const std::function<void(std::string&)>& change) {
+    for (auto& [pos, entry] : store_.log[uid_]) {
+      if (entry.input) change(entry.input->payload);
+    }
+  }
+  std::string& delta() { return store_.table_rows.begin()->second.begin()->second.delta; }
+  std::string& hello() { return store_.incarnation_rows.begin()->second.hello; }
+
+  EngineOptions options_;
+  MemoryStore store_;
+  MemoryOutbox outbox_;
+  ManualClock clock_;
+  std::string uid_;
+  std::unique_ptr<Engine> engine_;
+};
+
+TEST_F(Recovery, WhatAClientWasToldAndTheStoreHoldsNoMoreIsToldAsLost) {
+  make(false);
+  auto& log = store_.log[uid_];
+  log.erase(std::prev(log.end(), 12), log.end());  // of a write-ahead log that is gone
+  std::uint64_t held = 0;
+  for (const auto& [pos, entry] : log) {
+    if (entry.report) held = std::max(held, entry.report->seq);
+  }
+  ASSERT_LT(held, kReports);
+  std::erase_if(store_.seqs, [&](const auto& key) { return key.second > held; });
+  goes_on();
+  EXPECT_EQ(lost(), kReports - held);
+  EXPECT_TRUE(store_.has_alert("StatsDropped"));
+  engine_.reset();
+  goes_on(kReports + 20);
+  EXPECT_EQ(lost(), kReports - held);  // once
+}
+
+TEST_F(Recovery, ARunThatIsGoneBeginsAnewAndTellsWhatWasInIt) {
+  make(false);
+  MemoryStore empty;
+  Engine engine(options_, empty, outbox_, clock_);
+  TestClient client(engine, {});
+  ASSERT_TRUE(client.join(kReports, kReports));
+  EXPECT_EQ(client.peer().hello_ack()->resume_after_seq(), kReports);
+  client.send_table();
+  client.send(client.report(kReports + 1));
+  ASSERT_TRUE(client.durable(kReports + 1));
+  EXPECT_TRUE(empty.has_alert("StatsDropped"));
+}
+
+TEST_F(Recovery, AHelloThatSaysMoreThanItGaveOutIsRefused) {
+  engine_ = std::make_unique<Engine>(options_, store_, outbox_, clock_);
+  TestClient client(*engine_, {});
+  EXPECT_FALSE(client.join(5, 6));
+  EXPECT_EQ(client.peer().ended()->cause(), v1::FAULT_CAUSE_BAD_HELLO);
+}
+
+TEST_F(Recovery, AHelloThatCannotBeReadComesWithTheNextConnection) {
+  for (const std::string& broken : {std::string(), std::string("\xff\xff"), v1::Hello().SerializeAsString()}) {
+    store_.clear();
+    make(false);
+    const std::string whole = hello();
+    hello() = broken;
+    goes_on();
+    EXPECT_EQ(lost(), 0U);
+    EXPECT_TRUE(eventually([&] {
+      std::lock_guard lock(store_.mutex);
+      v1::Hello now;
+      return now.ParseFromString(hello()) && now.run() == "run";
+    }));
+    engine_.reset();
+  }
+}
+
+TEST_F(Recovery, ATableThatCannotBeReadIsAskedForAgain) {
+  for (const std::string& broken : {std::string(), std::string("\xff\xff"), std::string(500, 'x')}) {
+    store_.clear();
+    make(false);
+    delta() = broken;
+    goes_on();
+    EXPECT_EQ(lost(), 0U);
+    engine_.reset();
+  }
+}
+
+TEST_F(Recovery, AReportThatCannotBeReadIsTheOnlyOneLost) {
+  for (const bool snapshot : {false, true}) {
+    store_.clear();
+    make(snapshot);
+    std::uint64_t broken = 0;
+    for (auto& [pos, entry] : store_.log[uid_]) {
+      if (!entry.report || entry.report->seq % 25 != 0) continue;
+      entry.report->payload = entry.report->seq == 25 ? "" : "\xff\xff";
+      broken += snapshot && entry.report->seq <= kReports / 2 ? 0 : 1;  // the snapshot has taken it in
+    }
+    goes_on();
+    EXPECT_EQ(lost(), broken);
+    EXPECT_TRUE(store_.has_alert("StatsDropped"));
+    engine_.reset();
+    goes_on(kReports + 20);
+    EXPECT_EQ(lost(), broken);  // and not once more
+    engine_.reset();
+  }
+}
+
+TEST_F(Recovery, AnyInputThatCannotBeReadIsLeftOut) {
+  for (const char* kind : {"segment_opened", "rank_joined", "attempt_closed"}) {
+    store_.clear();
+    make(false);
+    int broken = 0;
+    each_input([&](std::string& payload) {
+      if (payload.find(kind) == std::string::npos) return;
+      payload = broken % 2 == 0 ? payload.substr(0, payload.size() / 2) : "null";
+      ++broken;
+    });
+    ASSERT_GT(broken, 0) << kind;
+    goes_on();
+    EXPECT_EQ(overview().run().segment(), 1U) << kind;
+    EXPECT_EQ(overview().ranks_size(), 1) << kind;
+    engine_.reset();
+  }
+}
+
+TEST_F(Recovery, ADigitThatChangedInAnInputIsNoticed) {
+  make(false);
+  each_input([](std::string& payload) {
+    if (const auto at = payload.find("\"attempt\":7,"); at != std::string::npos) payload[at + 10] = '9';
+  });
+  goes_on();
+  EXPECT_EQ(overview().run().attempts(), kReports + 20);
+}
+
+TEST_F(Recovery, ASnapshotThatCannotBeReadCostsTheTimeToReadTheLog) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 6; ++round) {
+    store_.clear();
+    make(true);
+    std::string& state = store_.snapshots[uid_].state;
+    if (round < 4) {
+      state.resize(state.size() * static_cast<std::size_t>(round) / 4);
+    } else {
+      for (char& byte : state) byte = static_cast<char>(random());
+    }
+    goes_on();
+    EXPECT_EQ(overview().run().attempts(), kReports + 20);
+    engine_.reset();
+  }
+}
+
+TEST_F(Recovery, ALogThatCannotBeReadCostsTheSegmentsState) {
+  make(true);
+  store_.log_is_broken = true;
+  store_.snapshots.clear();
+  engine_ = std::make_unique<Engine>(options_, store_, outbox_, clock_);
+  store_.log_is_broken = false;
+  engine_.reset();
+  goes_on();
+  EXPECT_TRUE(store_.has_alert("StatsDropped"));
+}
+
+}  // namespace
+}  // namespace scalewatch::engine::testing
