@@ -24,7 +24,12 @@ Kind kind_of(std::uint32_t ipv4) {
 }
 
 Kind kind_of(const in6_addr& ipv6) {
-  if (IN6_IS_ADDR_V4MAPPED(&ipv6)) {
+  // Where AWS has its metadata, and what a translator of IPv6 (64:ff9b::/96) makes an IPv4 address of.
+  constexpr std::array<std::uint8_t, 16> kMetadata{0xfd, 0x00, 0x0e, 0xc2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x02, 0x54};
+  constexpr std::array<std::uint8_t, 12> kTranslated{0x00, 0x64, 0xff, 0x9b};
+  if (std::memcmp(ipv6.s6_addr, kMetadata.data(), kMetadata.size()) == 0) return Kind::kLinkLocal;
+  const bool translated = std::memcmp(ipv6.s6_addr, kTranslated.data(), kTranslated.size()) == 0;
+  if (IN6_IS_ADDR_V4MAPPED(&ipv6) || translated) {
     std::uint32_t last = 0;
     std::memcpy(&last, ipv6.s6_addr + 12, sizeof last);
     return kind_of(ntohl(last));
@@ -91,8 +96,16 @@ std::vector<std::string> Destinations::parse(std::string_view text) {
 
 bool Destinations::lists(std::string host) const {
   host = plain(std::move(host));
-  return std::any_of(hosts.begin(), hosts.end(), [&](const std::string& pattern) {
-    return plain(pattern) == host || fnmatch(plain(pattern).c_str(), host.c_str(), 0) == 0;
+  // 10.0.0.* is a pattern of addresses: the name 10.0.0.example.org is none of them.
+  const auto of_addresses = [](const std::string& text) {
+    if (text.find(':') != std::string::npos) return true;
+    return text.find_first_not_of("0123456789.*?") == std::string::npos &&
+           text.find_first_of("0123456789") != std::string::npos;
+  };
+  return std::any_of(hosts.begin(), hosts.end(), [&](const std::string& listed) {
+    const std::string pattern = plain(listed);
+    if (of_addresses(pattern) && !of_addresses(host)) return false;
+    return fnmatch(pattern.c_str(), host.c_str(), 0) == 0;
   });
 }
 

@@ -12,7 +12,8 @@ namespace scalewatch::alerting {
 
 struct Destinations {
   // Shell patterns of host names and addresses, in any case: hooks.example.org, *.example.org, 10.0.0.7, [fd00::7]. Empty: all
-  // hosts but link-local ones (169.254.0.0/16, fe80::/10: metadata services) and, unless the next says otherwise, loopback.
+  // hosts but link-local ones and metadata services (169.254.0.0/16, fe80::/10, fd00:ec2::254) and, unless the next says
+  // otherwise, loopback.
   std::vector<std::string> hosts;
   bool loopback = true;  // 127.0.0.0/8, ::1 and localhost need no listing while hosts is empty
 

@@ -4,6 +4,7 @@
 #include <stop_token>
 #include <string>
 
+#include "server/alerting/alert_text.h"
 #include "server/app/log.h"
 
 namespace scalewatch::app {
@@ -26,11 +27,24 @@ const char* message_for(const v1::Alert& alert) {
   }
 }
 
+// While nobody is on it, a critical one is an error.
+log::Level level_of(const v1::Alert& alert) {
+  if (alert.state() != v1::ALERT_STATE_FIRING) return log::Level::kInfo;
+  switch (alert.finding().severity()) {
+    case v1::SEVERITY_CRITICAL:
+      return log::Level::kError;
+    case v1::SEVERITY_WARNING:
+      return log::Level::kWarning;
+    default:
+      return log::Level::kInfo;
+  }
+}
+
 void write(const v1::Alert& alert) {
   const v1::Finding& finding = alert.finding();
-  const bool bad = alert.state() == v1::ALERT_STATE_FIRING && finding.severity() >= v1::SEVERITY_WARNING;
-  log::write(bad ? log::Level::kWarning : log::Level::kInfo, message_for(alert),
-             {{"rule", finding.rule()},
+  log::write(level_of(alert), message_for(alert),
+             {{"severity", std::string(alerting::severity_name(finding.severity()))},
+              {"rule", finding.rule()},
               {"run", alert.run()},
               {"subject", finding.subject()},
               {"attempt", std::to_string(finding.first_attempt())},

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <map>
 
 #include "server/app/config.h"
@@ -52,7 +53,7 @@ void apply_flag(Config& config, const std::string& flag, const std::string& key,
 
 }  // namespace
 
-CommandLine parse_command_line(int argc, const char* const* argv) {
+CommandLine parse_command_line(int argc, const char* const* argv, bool again) {
   CommandLine out;
   std::map<std::string, std::string> given;
   std::vector<std::string> sets;
@@ -93,6 +94,12 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   if (metrics_reference) {
     out.message = metrics::reference();
     return out;
+  }
+  if (again && std::filesystem::exists(out.file) && !std::filesystem::is_regular_file(out.file)) {
+    throw ConfigError(out.file + ": is not a file that can be read again");
+  }
+  if (again && std::filesystem::exists(out.file) && std::filesystem::file_size(out.file) == 0) {
+    throw ConfigError(out.file + ": is empty; it may be half written");  // not a wish for the defaults
   }
   if (!out.file.empty()) load_file(out.file, out.config);
   for (const std::string& set : sets) {

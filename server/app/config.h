@@ -81,7 +81,7 @@ struct CommandLine {
   bool check = false;                  // validate only
   std::optional<std::string> message;  // of --help or --version: print it and exit 0
 };
-// Throws ConfigError.
-CommandLine parse_command_line(int argc, const char* const* argv);
+// Throws ConfigError. `again`: by a server that runs already, which must not wait for a file, nor find it read and empty.
+CommandLine parse_command_line(int argc, const char* const* argv, bool again = false);
 
 }  // namespace scalewatch::app

@@ -2,8 +2,12 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <ios>
 #include <set>
 #include <string_view>
+#include <system_error>
 
 #include "server/app/config.h"
 #include "server/app/nearest.h"
@@ -12,18 +16,26 @@
 namespace scalewatch::app {
 namespace {
 
+constexpr std::uintmax_t kMostBytes = 4 << 20;  // a file that is larger is another one
+
 class FileReader {
  public:
   FileReader(const std::string& path, Config& config) : path_(path), config_(config), settings_(settings(config)) {}
 
   void read() {
     YAML::Node root;
+    std::error_code ignored;
+    if (std::filesystem::is_regular_file(path_, ignored) && std::filesystem::file_size(path_, ignored) > kMostBytes) {
+      throw ConfigError(path_ + ": is larger than 4 MiB");
+    }
     try {
       root = YAML::LoadFile(path_);
     } catch (const YAML::BadFile&) {
       throw ConfigError(path_ + ": cannot be read");
     } catch (const YAML::Exception& error) {
       throw ConfigError(fmt::format("{}:{}: not YAML: {}", path_, error.mark.line + 1, error.msg));
+    } catch (const std::ios_base::failure&) {
+      throw ConfigError(path_ + ": cannot be read");  // a folder
     }
     if (root.IsNull()) return;  // nothing but comments
     read_map(root, "");

@@ -89,7 +89,7 @@ int main(int argc, char** argv) {
     }
     allow_many_files();
     ReadConfig read_again;
-    if (!line.file.empty()) read_again = [argc, argv] { return parse_command_line(argc, argv).config; };
+    if (!line.file.empty()) read_again = [argc, argv] { return parse_command_line(argc, argv, true).config; };
     return run(line.config, read_again, signals);
   } catch (const ConfigError& error) {
     return fail(kBadConfiguration, error.what());

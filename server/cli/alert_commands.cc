@@ -55,7 +55,7 @@ void AlertCommands::add_to(CLI::App& alerts, Chosen& chosen) {
 
   auto* test =
       command(alerts, chosen, "test", "Send a marked test page through the sinks and say what they answer", test_sinks, test_);
-  test->add_option("--sink", test_.sink, "Only this sink (default: all)");
+  test->add_option("SINK,--sink", test_.sink, "Only this sink (default: all)");
   test->add_option("--severity", test_.severity, "Severity of the test page (default: critical)")
       ->check(CLI::IsMember(severity_choices()));
   auto* dead = command(alerts, chosen, "dead", "List pages that a sink never took, newest first", list_dead_letters, dead_);
@@ -69,7 +69,8 @@ void AlertCommands::add_to(CLI::App& alerts, Chosen& chosen) {
   replay_.who = silence_.who;
   auto* replay = command(alerts, chosen, "replay", "Send pages that were given up again, under the keys that they had",
                          replay_dead_letters, replay_);
-  replay->add_option("SINK|KEY", replay_.which, "A sink's name, or a page's key as `alerts dead` prints it (default: all)");
+  replay->add_option("SINK|KEY", replay_.which, "A sink's name, or a page's key as `alerts dead` prints it (default: all)")
+      ->check([](const std::string& which) { return which.empty() ? "is empty; leave it out to send all" : ""; });
   replay->add_option("--by,--who", replay_.who, "Who does it (default: you)");
   replay->footer(
       "A page whose alert has resolved meanwhile is followed by its resolve.\n"

@@ -28,7 +28,7 @@ std::size_t causality(const Finding& finding) {
 }
 
 std::string counts(const RunFacts& facts) {
-  std::string text = fmt::format("{} attempts, {} skipped", facts.attempts, facts.skipped);
+  std::string text = fmt::format("{} attempt{}, {} skipped", facts.attempts, facts.attempts == 1 ? "" : "s", facts.skipped);
   if (facts.partial > 0) text += fmt::format(", {} partial", facts.partial);
   if (facts.scale_last) text += fmt::format(", scale {}", scale_text(*facts.scale_last));
   return text;

@@ -48,7 +48,7 @@ void RunFold::close(JoinedAttempt& joined) {
   // Here and not when they come: what a rule sees at an attempt does not depend on how far ahead a rank is.
   for (RankReport& report : joined.reports) {
     const auto rank = run_.ranks.find(report.rank);
-    if (rank != run_.ranks.end() && !rank->second.left) rank->second.tensor_faults = std::move(report.tensor_faults);
+    if (rank != run_.ranks.end()) rank->second.tensor_faults = std::move(report.tensor_faults);
   }
   unmask(joined);
   std::map<TensorKey, PoisonedTensor> poisoned = poisoned_after(joined);

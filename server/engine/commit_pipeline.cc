@@ -178,8 +178,7 @@ bool CommitPipeline::commit_until_taken(CommitBatch& batch) {
       for (const auto& call : done) call();
       return true;
     }
-    if (!stats_.degraded)
-      spdlog::error("history pauses: {}; nothing acked is lost, clients keep the rest; trying again", error);
+    if (!stats_.degraded) spdlog::error("history pauses: {}; clients keep what is not acked; trying again", error);
     ++stats_.errors;
     stats_.error = error;
     stats_.degraded = true;

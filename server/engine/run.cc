@@ -95,8 +95,13 @@ AttemptCloser::Patience Run::patience() const {
     const bool away = !slot->connected || slot->handled_seq < slot->catch_up_seq;
     behind = behind || (!slot->left && away && now - slot->moved_ms < kReturnMs);
   }
-  if (joined < world_size && now - segment_ms_ < kJoinMs) return Patience::kForJoiners;
+  if (joined < world_size && now < joiners_until_ms_) return Patience::kForJoiners;
   return behind ? Patience::kForBehind : Patience::kNone;
+}
+
+void Run::await_joiners() {
+  if (segments_.empty() || last_report_ms_ - segments_.back().started_ms() >= kReturnMs) return;
+  joiners_until_ms_ = services_.clock.steady_ms() + kReturnMs;
 }
 
 bool Run::opens_segment(const v1::Hello& hello, const RankSlot* previous) const {
@@ -391,7 +396,7 @@ void Run::apply(const domain::Input& input, const std::optional<Incarnation>& in
     segment_ = opened->segment;
     worst_ = domain::Severity::kNone;
     plan_dirty_ = true;
-    segment_ms_ = services_.clock.steady_ms();
+    joiners_until_ms_ = services_.clock.steady_ms() + kJoinMs;
     closer_.reset();
     summaries_.clear();
     meter_.reset();

@@ -135,6 +135,8 @@ class Run {
   [[nodiscard]] std::set<domain::Rank> live_ranks() const;
   // Whom closing waits for.
   [[nodiscard]] AttemptCloser::Patience patience() const;
+  // After a restart: ranks of a job that had just begun, and that found no server to join, come as late as those that had.
+  void await_joiners();
   [[nodiscard]] bool opens_segment(const v1::Hello& hello, const RankSlot* previous) const;
   [[nodiscard]] domain::Attempt attempt_base(const v1::Hello& hello, const RankSlot* previous) const;
   [[nodiscard]] v1::RunStatus status() const;
@@ -176,7 +178,7 @@ class Run {
   std::int64_t last_report_ms_ = 0;
   std::uint32_t segment_ = 0;
   domain::Severity worst_ = domain::Severity::kNone;  // of the segment's findings, open or resolved
-  std::int64_t segment_ms_ = 0;                       // steady clock: when it opened here
+  std::int64_t joiners_until_ms_ = 0;                 // steady clock: closing waits so long for ranks that have not joined yet
   std::uint64_t pos_ = 0;
   std::shared_ptr<const domain::Thresholds> rules_ = built_in_rules();  // that the log has
   std::uint64_t rules_version_ = 0;                                     // of the configured ones looked at last

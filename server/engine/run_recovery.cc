@@ -198,6 +198,7 @@ void Run::load(HistoryStore& store, const RunRow& row, Recovery how) {
     slot->durable_seq = slot->handled_seq;
     hand_rules(*slot);
   }
+  await_joiners();
   overview_dirty_ = true;
   tell_unreadable();
 }

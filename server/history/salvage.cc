@@ -8,11 +8,14 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "server/engine/ports/history_store.h"
 #include "server/history/schema.h"
@@ -62,11 +65,11 @@ class TableCopy {
     }
     to_.execute("BEGIN");
     if (has_rowid_) {
-      copy_range(kFirst, kLast);
-    } else if (!copy(fmt::format("SELECT {} FROM {}", list(), table_), {})) {
+      copy_around();
+    } else if (std::optional<std::int64_t> none; !copy(fmt::format("SELECT {} FROM {}", list(), table_), none)) {
       // From the other end as far as that goes; what both reach is there once.
       ++holes_;
-      copy(fmt::format("SELECT {} FROM {} ORDER BY 1 DESC, 2 DESC, 3 DESC, 4 DESC, 5 DESC", list(), table_), {});
+      copy(fmt::format("SELECT {} FROM {} ORDER BY 1 DESC, 2 DESC, 3 DESC, 4 DESC, 5 DESC", list(), table_), none);
     }
     to_.execute("COMMIT");
     holes += holes_;
@@ -76,32 +79,46 @@ class TableCopy {
  private:
   [[nodiscard]] std::string list() const { return fmt::format("{}", fmt::join(columns_, ", ")); }
 
-  // All rows from..to, both ends inclusive.
-  void copy_range(std::int64_t from, std::int64_t to) {
-    if (holes_ >= kMaxHoles) return;
-    std::int64_t reached = from;
-    if (copy(fmt::format("SELECT {}, rowid FROM {} WHERE rowid BETWEEN {} AND {} ORDER BY rowid", list(), table_, text(from),
-                         text(to)),
-             &reached)) {
-      return;
+  // All rows, around ranges of which nothing can be read. By turns the next range behind what was read is tried, for numbers
+  // that lie close, and the widest one, for those that lie far apart: of a file that was cut nearly all there can be are beyond
+  // it.
+  void copy_around() {
+    const std::string select =
+        fmt::format("SELECT {}, rowid FROM {} WHERE rowid BETWEEN ? AND ? ORDER BY rowid", list(), table_);
+    const std::string backwards = select + " DESC";
+    std::map<std::int64_t, std::int64_t> todo;                // first number to last one
+    std::set<std::pair<std::uint64_t, std::int64_t>> widths;  // of these, with their first numbers
+    const auto add = [&](std::int64_t from, std::int64_t to) {
+      todo.emplace(from, to);
+      widths.emplace(static_cast<std::uint64_t>(to) - static_cast<std::uint64_t>(from), from);
+    };
+    add(kFirst, kLast);
+    while (!todo.empty() && holes_ < kMaxHoles) {
+      const auto next = holes_ % 2 == 0 ? todo.begin() : todo.find(widths.rbegin()->second);
+      std::int64_t from = next->first;
+      std::int64_t to = next->second;
+      todo.erase(next);
+      widths.erase({static_cast<std::uint64_t>(to) - static_cast<std::uint64_t>(from), from});
+      std::optional<std::int64_t> last;
+      if (copy(select, last, from, to)) continue;
+      ++holes_;
+      if (last && *last >= to) continue;
+      if (last) from = *last + 1;
+      std::optional<std::int64_t> first;
+      if (copy(backwards, first, from, to) || (first && *first <= from)) continue;
+      if (first) to = *first - 1;
+      // Between the two something can't be read: perhaps not all of it.
+      if (from >= to) continue;
+      const std::int64_t middle = std::midpoint(from, to);
+      add(from, middle);
+      add(middle + 1, to);
     }
-    ++holes_;
-    const std::int64_t begin = reached;
-    std::int64_t end = to;
-    copy(fmt::format("SELECT {}, rowid FROM {} WHERE rowid BETWEEN {} AND {} ORDER BY rowid DESC", list(), table_, text(begin),
-                     text(to)),
-         &end);
-    // Between the two ends something can't be read: perhaps not all of it.
-    if (begin >= end) return;
-    const std::int64_t middle = std::midpoint(begin, end);
-    if (middle > begin) copy_range(begin + (begin == from ? 0 : 1), middle);
-    if (middle + 1 < end || end == to) copy_range(middle + 1, end - (end == to ? 0 : 1));
   }
-  static std::string text(std::int64_t number) { return number == kFirst ? "-9223372036854775808" : std::to_string(number); }
 
   // Copies what the query gives; false when it breaks off. `reached`: rowid, the last column, of the last row that came.
-  bool copy(const std::string& sql, std::int64_t* reached) try {
-    Query rows(from_, sql);
+  template <class... Values>
+  bool copy(const std::string& sql, std::optional<std::int64_t>& reached, const Values&... values) try {
+    Query rows(from_, sql, values...);
     while (rows.step()) {
       std::string marks = "?";
       for (std::size_t i = 1; i < columns_.size() + (has_rowid_ ? 1 : 0); ++i) marks += ", ?";
@@ -110,7 +127,7 @@ class TableCopy {
       for (std::size_t i = 0; i < columns_.size() + (has_rowid_ ? 1 : 0); ++i) insert.bind_from(rows, static_cast<int>(i));
       insert.run();
       rows_ += static_cast<std::uint64_t>(to_.changes());
-      if (reached != nullptr) *reached = rows.i64(static_cast<int>(columns_.size()));
+      if (has_rowid_) reached = rows.i64(static_cast<int>(columns_.size()));
     }
     return true;
   } catch (const engine::StoreError& error) {
@@ -164,7 +181,8 @@ void salvage(const std::filesystem::path& database, std::vector<Fault>& faults) 
     std::unique_ptr<Connection> from;
     try {
       from = std::make_unique<Connection>(database.string(), SQLITE_OPEN_READONLY);
-      from->execute("PRAGMA cell_size_check = ON");
+      // The second: a file that is shorter than its header says is read as far as it goes (lockBtree() in SQLite's btree.c).
+      from->execute("PRAGMA cell_size_check = ON; PRAGMA writable_schema = ON");
       if (from->scalar("PRAGMA user_version") == kOldestUsed) to.execute("PRAGMA user_version = 2");
     } catch (const engine::StoreError&) {
       from.reset();
@@ -174,7 +192,9 @@ void salvage(const std::filesystem::path& database, std::vector<Fault>& faults) 
       if (table == kDerived) continue;
       int holes = from ? 0 : 1;
       if (from) rows += TableCopy(*from, to, table).run(holes);
-      if (holes > 0) lost += fmt::format("{}{} ({} {})", lost.empty() ? "" : ", ", table, holes, holes == 1 ? "hole" : "holes");
+      if (holes == 0) continue;
+      const std::string count = holes >= kMaxHoles ? "many" : std::to_string(holes);
+      lost += fmt::format("{}{} ({} {})", lost.empty() ? "" : ", ", table, count, holes == 1 ? "hole" : "holes");
     }
     if (!lost.empty()) {
       faults.push_back({fmt::format("the database: rows that can't be read, in {}; {} rows were copied", lost, rows), {}});

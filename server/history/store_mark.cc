@@ -65,12 +65,12 @@ MarkWriter::~MarkWriter() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-void MarkWriter::begin(const Mark& mark) noexcept {
+void MarkWriter::begin(const Mark& mark) const noexcept {
   for (const std::uint64_t line : {0, 1}) write_line(mark, line);
   if (descriptor_ >= 0) ::fdatasync(descriptor_);
 }
 
-void MarkWriter::write_line(const Mark& mark, std::uint64_t number) noexcept {
+void MarkWriter::write_line(const Mark& mark, std::uint64_t number) const noexcept {
   if (descriptor_ < 0) return;
   std::array<char, kLine> line{};
   line.fill(' ');

@@ -38,12 +38,12 @@ class MarkWriter {
   MarkWriter& operator=(const MarkWriter&) = delete;
 
   // In place of all that is there, and on disk when it returns.
-  void begin(const Mark& mark) noexcept;
+  void begin(const Mark& mark) const noexcept;
   // One small write.
-  void write(const Mark& mark) noexcept { write_line(mark, mark.commit % 2); }
+  void write(const Mark& mark) const noexcept { write_line(mark, mark.commit % 2); }
 
  private:
-  void write_line(const Mark& mark, std::uint64_t line) noexcept;
+  void write_line(const Mark& mark, std::uint64_t number) const noexcept;
   int descriptor_ = -1;
 };
 

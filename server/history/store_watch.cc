@@ -4,10 +4,12 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <ctime>
 #include <random>
@@ -98,6 +100,13 @@ bool continues(const std::filesystem::path& database, const Mark& mark, const st
   return is_sound(connection);
 }
 
+// What may pass by itself while the server runs. Not, for one, what SQLite calls read-only: a read-only disk is refused before
+// (the folder's lock, the file itself), so it is a history.db-shm that cannot be written, and no commit ever would be.
+bool may_pass(int code) {
+  const int primary = code & 0xff;
+  return primary == SQLITE_FULL || primary == SQLITE_IOERR || primary == SQLITE_BUSY;
+}
+
 }  // namespace
 
 void set_foreign_log_aside(const std::filesystem::path& database, const std::optional<Mark>& mark) {
@@ -139,7 +148,7 @@ void set_foreign_log_aside(const std::filesystem::path& database, const std::opt
 }
 
 StoreWatch::StoreWatch(Connection& writer, const std::filesystem::path& database, const std::optional<Mark>& mark)
-    : database_(database), marks_(database.parent_path() / "history.mark") {
+    : database_(database), database_id_(file_at(database.string())), marks_(database.parent_path() / "history.mark") {
   auto found = read_state(writer);
   State state = found.value_or(State{new_uid()});
   const bool same = mark && mark->store == state.uid;
@@ -171,8 +180,13 @@ StoreWatch::StoreWatch(Connection& writer, const std::filesystem::path& database
     count(writer);
     writer.execute("COMMIT");
   } catch (const engine::StoreError& error) {
+    const int code = sqlite3_extended_errcode(writer.handle());
     writer.rollback();
     if (!error.retryable) throw;
+    if (!may_pass(code)) {
+      throw engine::StoreError(
+          fmt::format("{} (can {}-shm be written? if it is no file, remove it)", error.what(), database.string()), false);
+    }
     spdlog::warn("{}: commits are counted from the next one on", error.what());  // a full disk must not keep the server down
     return;
   }
@@ -188,13 +202,41 @@ StoreWatch::~StoreWatch() {
   if (log_ >= 0) ::close(log_);
 }
 
+std::optional<StoreWatch::FileId> StoreWatch::file_at(const std::string& path) {
+  struct stat found {};
+  if (::stat(path.c_str(), &found) == 0) return FileId{found.st_dev, found.st_ino};
+  // Names that cannot be looked up for another cause tell nothing of the file.
+  if (errno == ENOENT || errno == ENOTDIR) return FileId{};
+  return std::nullopt;
+}
+
+std::string StoreWatch::missing() const {
+  const auto gone = [](const std::string& path, const std::optional<FileId>& known) {
+    const auto now = known ? file_at(path) : std::nullopt;
+    return now && *now != *known;
+  };
+  if (gone(database_.string(), database_id_)) return database_.string();
+  const std::string log = database_.string() + "-wal";
+  return gone(log, log_file_) ? log : "";
+}
+
 std::uint64_t StoreWatch::log_id() {
   // The file stays the same one for as long as the store is open.
-  if (log_ < 0) log_ = ::open((database_.string() + "-wal").c_str(), O_RDONLY | O_CLOEXEC);
+  if (log_ < 0) {
+    log_ = ::open((database_.string() + "-wal").c_str(), O_RDONLY | O_CLOEXEC);
+    struct stat found {};
+    if (log_ >= 0 && ::fstat(log_, &found) == 0) log_file_ = FileId{found.st_dev, found.st_ino};
+  }
   return log_ < 0 ? 0 : id_in(log_);
 }
 
 void StoreWatch::count(Connection& writer) {
+  if (const std::string name = missing(); !name.empty()) {
+    throw engine::StoreError(name +
+                                 ": removed, moved or replaced under the running server, which stores nothing more: restart " +
+                                 "the server, or put the same file back",
+                             true);
+  }
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   next_ms_ = std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
   Query(writer,

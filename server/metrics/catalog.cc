@@ -68,7 +68,10 @@ constexpr std::array<Metric, static_cast<std::size_t>(Id::kCount)> kMetrics = {{
     {Id::kUnderflow, "scalewatch_underflow_ratio", kGauge, "ratio", "run,role",
      "Share of the role's non-zero elements that the computation's format holds only as subnormals, or not at all, when the "
      "role "
-     "was last measured; tensors with NaN or Inf aside. Under a loss scale and without a histogram, a lower bound."},
+     "was last measured; tensors with NaN or Inf aside. Of gradients in a narrow format that is what they are stored as, under "
+     "the "
+     "loss scale (`scalewatch top RUN --by underflow` tells what would be lost without one). Of others under a loss scale and "
+     "without a histogram, a lower bound."},
     {Id::kWorstUnderflow, "scalewatch_worst_underflow_ratio", kGauge, "ratio", "run,role",
      "The same share of the one tensor of the role for which it is largest."},
     {Id::kNonFiniteElements, "scalewatch_non_finite_elements_total", kCounter, "elements", "run,role",
@@ -223,12 +226,13 @@ constexpr const char* kBegin = R"(# Metrics
 `scalewatchd` serves these on `http://HOST:9464/metrics` in Prometheus' text format. This page is printed by
 `scalewatchd --metrics-reference`; a test holds it against the code.
 
-Counters end in `_total` and start again from 0 where their text says so: `rate()` and `increase()` know how to read that. A value
+Counters end in `_total` and start again from 0 where their text says so, those of the server and of sinks when it starts or a sink is configured anew: `rate()`
+and `increase()` know how to read that. A value
 that is not known is absent, never 0. What is not a plain number has its unit in its name.
 
 **How many series.** At most `metrics.max_runs` runs are on the page: those with the worst open finding first, then the newest.
-`scalewatch_runs_left_out` counts the others. An ended run stays for `metrics.finished_for`, over restarts of the server too. A run
-has at most 35 series, 10 for each of its `metrics.max_scalers_per_run` scalers, one for each of its `metrics.top_tensors` tensors, 5
+`scalewatch_runs_left_out` counts the others. An ended run stays for `metrics.finished_for`, over restarts of the server too (then without what only records tell: skips by
+reason, headroom, underflow, norms). A run has at most 35 series, 10 for each of its `metrics.max_scalers_per_run` scalers, one for each of its `metrics.top_tensors` tensors, 5
 for each of 6 roles, 1 for its loss, 2 for each of 9 causes of losses, and one for each rule and severity with an open finding.
 )";
 

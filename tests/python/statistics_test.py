@@ -100,6 +100,28 @@ class Statistics(Lab):
         self.assertEqual((point.absmax, point.zero, point.nan), (stored["absmax"], stored["zero"], stored["nan"]))
         self.assertEqual((point.subnormal, point.flushed, point.over), (unscaled["subnormal"], unscaled["flushed"], unscaled["over"]))
 
+    def test_gradients_that_lie_elsewhere_each_time(self):
+        """Moved, strided, absent and back: each attempt's record is of the gradient as it is then."""
+        model = torch.nn.ParameterList([torch.nn.Parameter(torch.ones(4, 6)) for _ in range(3)])
+        optimizer, scaler = torch.optim.SGD(model.parameters(), lr=0.0), torch.amp.GradScaler("cpu", init_scale=8.0)
+        watch = self.attach(model, optimizer, scaler, every={"parameter": 0})
+        straight, wide = torch.arange(24.0).reshape(4, 6), torch.arange(96.0).reshape(8, 12)
+        rows = [[straight, straight + 1, straight + 2], [straight + 3, None, straight + 4], [straight + 5, straight + 6, straight + 7],
+                [straight + 8, wide[::2, ::2], straight + 9], [wide[1::2, 1::2], straight + 10, straight + 11],
+                [straight + 12, straight + 13, None], [straight + 14, straight + 15, straight + 16]]
+        for gradients in rows:
+            scaler.scale(torch.ones(()))
+            for parameter, gradient in zip(model, gradients):
+                parameter.grad = gradient
+            scaler.step(optimizer)
+            scaler.update()
+        self.assertTrue(watch.wait_durable(20))
+        told = {(p.tensor, p.first_attempt): p.sum for p in watch.history("*") if p.role == "gradient"}
+        watch.close(20)
+        # The step has divided them by the scale since; the record holds what backward left.
+        self.assertEqual(told, {(str(i), attempt): float(gradient.sum() * 8) for attempt, gradients in enumerate(rows, 1)
+                                for i, gradient in enumerate(gradients) if gradient is not None})
+
     def test_arrays_by_hand(self):
         """NumPy, and anything with DLPack, in a Watch without PyTorch's part."""
         watch = scalewatch.Watch(**self.where())

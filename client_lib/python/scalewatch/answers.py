@@ -45,6 +45,7 @@ class Finding:
     first_step: int
     last_step: int
     ranks: List[int]  # empty = all
+    segment: int  # of the run, from 1: another begins when all its ranks start again
     tensor: str
     advice: List[Advice]  # most certain first
     id: str
@@ -58,7 +59,7 @@ class Finding:
             summary=told["summary"], subject=told.get("subject", ""), first_attempt=int(told.get("first_attempt", 0)),
             last_attempt=int(told.get("last_attempt", 0)), first_step=int(told.get("first_step", 0)),
             last_step=int(told.get("last_step", 0)), ranks=[int(rank) for rank in told.get("ranks", [])],
-            tensor=(told.get("blame") or {}).get("tensor", ""),
+            segment=int(told.get("segment", 0)), tensor=(told.get("blame") or {}).get("tensor", ""),
             advice=[Advice(a["text"], float(a.get("confidence", 0))) for a in told.get("advice", [])], id=told["id"], raw=dict(told))
 
 
@@ -174,10 +175,13 @@ class Questions:
         """The run as the server lists it: attempts, applied, skipped, scale, loss, status, worst_open."""
         return dict(self.get("")["run"])
 
-    def findings(self, open_only: bool = False) -> List[Finding]:
-        """All findings of the run, open ones first, worst first; resolved ones too unless open_only."""
-        found = [Finding.from_json(one) for one in self.get("").get("findings", [])]
-        return [one for one in found if one.open or not open_only]
+    def findings(self, open_only: bool = False, every_segment: bool = False) -> List[Finding]:
+        """Findings of the run's newest segment, or with every_segment of the starts before it too: open ones first, worst first;
+        resolved ones too unless open_only."""
+        answer = self.get("")
+        newest = int(answer.get("run", {}).get("segment", 0))
+        found = [Finding.from_json(one) for one in answer.get("findings", [])]
+        return [one for one in found if (one.open or not open_only) and (every_segment or one.segment == newest)]
 
     def tensors(self, pattern: str = "*", role: Optional[str] = None) -> List[Dict[str, Any]]:
         """Names, roles, dtypes and the newest record of tensors whose name matches the pattern ("*" matches any characters)."""

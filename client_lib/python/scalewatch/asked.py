@@ -14,9 +14,10 @@ class Asked:
 
     _questions: Questions
 
-    def findings(self, open_only: bool = False) -> List[Finding]:
-        """What the server found in this run, worst first. Waits for the server at most 10 s; ServerError when it is away."""
-        return self._questions.findings(open_only)
+    def findings(self, open_only: bool = False, every_segment: bool = False) -> List[Finding]:
+        """What the server found since this run last started (every_segment: under its name at all), worst first. Waits for the server
+        at most 10 s; ServerError when it is away."""
+        return self._questions.findings(open_only, every_segment)
 
     def history(self, pattern: str = "*", role: Optional[str] = None, max_points: int = 1000) -> List[Point]:
         """Statistics over attempts of the tensors whose name matches the pattern, e.g. history("layers.3.*", role="gradient"): at most

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <string>
+#include <vector>
 
 #include "scalewatch/v1/alerts.grpc.pb.h"
 #include "server/cli/convert.h"
@@ -75,27 +77,63 @@ void print_trail(const v1::Alert& alert, const Screen& screen) {
   }
 }
 
+// When the sink was told, as far as the alert knows: of each sink's newest page, and of what came after it. 0 = not known.
+std::int64_t told_ms(const v1::Alert& alert, const v1::DeliveryStatus& delivery) {
+  const std::string& transition = delivery.transition();
+  std::int64_t paged_ms = 0;
+  bool newest = false;
+  for (const auto& page : alert.pages()) {
+    if (page.sink() != delivery.sink()) continue;
+    paged_ms = page.time_ms();
+    newest = page.pages() == 1 || transition.ends_with(':' + std::to_string(page.pages())) ||
+             transition == fmt::format("escalated:{}", severity_word(severity_of(page.severity())));
+  }
+  // What ended or was taken on before its page went was told with it; the run's times may also be those of an old log.
+  const auto after = [&](std::int64_t time_ms) { return time_ms >= paged_ms ? time_ms : 0; };
+  if (transition == "resolved") return after(alert.resolved_ms());
+  if (transition == "acknowledged") return after(alert.acknowledged_ms());
+  return newest ? paged_ms : 0;
+}
+
+std::string became_of(const v1::DeliveryStatus& delivery) {
+  if (delivery.delivered()) return "delivered";
+  const std::string error = Screen::name(delivery.last_error());
+  if (delivery.tries() == 0) return error.empty() ? "on its way" : "not sent: " + error;
+  // A page that was given up says after how many tries itself.
+  if (error.starts_with("given up after ")) return "not delivered, " + error;
+  return fmt::format("not delivered after {}: {}", delivery.tries() == 1 ? "1 try" : fmt::format("{} tries", delivery.tries()),
+                     error);
+}
+
 void print_told(const v1::Alert& alert, const Screen& screen) {
   if (alert.pages().empty() && alert.deliveries().empty()) {
     screen.out << "\nNobody was told of it.\n";
     return;
   }
   screen.out << '\n' << screen.paint("Who was told", text::Style::kBold) << '\n';
-  for (const auto& page : alert.pages()) {
-    screen.out << fmt::format("  {}: {}, the newest {}, as {}\n", Screen::name(page.sink()), text::plural(page.pages(), "page"),
-                              text::utc(page.time_ms()), severity_word(severity_of(page.severity())));
-  }
+  struct Line {
+    std::int64_t time_ms = 0;  // that it has its place by
+    std::string said;
+  };
+  std::vector<Line> lines;
+  const auto add = [&](std::int64_t time_ms, const std::string& sink, const std::string& what, const std::string& became) {
+    const std::int64_t place = time_ms == 0 && !lines.empty() ? lines.back().time_ms : time_ms;
+    lines.push_back({place, fmt::format("  {:<20}  {}  {}  {}\n", time_ms == 0 ? "" : text::utc(time_ms),
+                                        text::pad(Screen::name(sink), 12), text::pad(what, 12), became)});
+  };
+  // The server gives them oldest first.
   for (const auto& delivery : alert.deliveries()) {
-    screen.out << fmt::format("  {} {}: ", Screen::name(delivery.sink()), Screen::name(delivery.transition()));
-    if (delivery.delivered()) {
-      screen.out << "delivered\n";
-    } else if (delivery.tries() == 0) {
-      screen.out << "on its way\n";
-    } else {
-      screen.out << fmt::format("not delivered after {}: {}\n", text::plural(delivery.tries(), "attempt"),
-                                Screen::name(delivery.last_error()));
-    }
+    add(told_ms(alert, delivery), delivery.sink(), Screen::name(delivery.transition()), became_of(delivery));
   }
+  // Pages of a group bear the name of its worst alert: of the others only this is known.
+  for (const auto& page : alert.pages()) {
+    const bool own = std::any_of(alert.deliveries().begin(), alert.deliveries().end(), [&](const v1::DeliveryStatus& delivery) {
+      return delivery.sink() == page.sink() && delivery.transition() != "resolved";
+    });
+    if (!own) add(page.time_ms(), page.sink(), "in a group", "named in the page of another alert, which shows if it arrived");
+  }
+  std::stable_sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) { return a.time_ms < b.time_ms; });
+  for (const Line& line : lines) screen.out << line.said;
 }
 
 }  // namespace

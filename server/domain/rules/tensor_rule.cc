@@ -73,7 +73,8 @@ void JoinedTensorRule::on_attempt(const ClosedAttempt& attempt, const RuleContex
   std::map<std::string, GroupFaults> groups;
   std::size_t live = 0;
   for (const auto& [number, rank] : context.run.ranks) {
-    if (!rank.live()) continue;
+    // A rank that said goodbye before the others told of the attempt was there all the same.
+    if (!rank.live() && !std::binary_search(attempt.joined.ranks.begin(), attempt.joined.ranks.end(), number)) continue;
     ++live;
     for (const TensorFaults& faults : rank.tensor_faults) {
       if (faults.rule == rule_) add(groups[subject_of(rank, faults, context.run)], number, faults);

@@ -6,7 +6,7 @@
 
 namespace scalewatch::domain {
 
-// One group over all live ranks.
+// One group over all ranks that are live or reported the attempt.
 struct GroupFaults {
   std::uint64_t tensors = 0;
   std::uint64_t elements = 0;

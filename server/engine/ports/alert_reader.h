@@ -40,8 +40,8 @@ class AlertReader {
 
   // Pages that sinks never took, newest given_up_ms first, then highest id; see DeadLetterRow.
   struct DeadLetters {
-    std::string sink{};  // empty: all
-    std::string key{};   // empty: all
+    std::string sink{};         // empty: all
+    std::string key{};          // empty: all
     std::int64_t since_ms = 0;  // given up then or later
     // Only what comes after this row; absent: from the beginning.
     struct After {

@@ -2,11 +2,10 @@
 // Then waits until compaction has caught up, for what a record takes on disk; then the same with retention at work beside it,
 // for how long that holds a commit up; then ClickHouse and Prometheus, where Debian's are installed, for what others take here.
 // What clients send are the statistics of 4,400 attempts of four demos, captured before (and kept beside the program).
-//   scalewatch_bench_ingest [--json] [--seconds N] [--streams N] [--tensors N] [--rate N] [--measured] [--no-compaction]
-//   [--only]
-//                           [--linear]
-// --rate: attempts a second of each stream, in place of as fast as can be. --only: nothing but the first. --measured: clients
-// measure tensors of 64 elements themselves.
+//   scalewatch_bench_ingest [--json] [--seconds N] [--streams N] [--tensors N] [--rate N] [--in-flight N] [--measured]
+//                           [--no-compaction] [--only] [--linear]
+// --rate: attempts a second of each stream, in place of as fast as can be. --in-flight: reports of a stream that are not
+// durable yet. --only: nothing but the first. --measured: clients measure tensors of 64 elements themselves.
 // --linear: 1, 4 and 16 million records, each against a server of its own.
 #include <array>
 #include <cstdio>
@@ -42,7 +41,8 @@ Arguments parse(int argc, char** argv) {
   const std::map<std::string_view, std::uint32_t*> numbers{{"--seconds", &out.pass.seconds},
                                                            {"--streams", &out.pass.streams},
                                                            {"--tensors", &out.pass.tensors},
-                                                           {"--rate", &out.pass.attempts_per_s}};
+                                                           {"--rate", &out.pass.attempts_per_s},
+                                                           {"--in-flight", &out.pass.in_flight}};
   for (int i = 1; i < argc; ++i) {
     const std::string_view flag = argv[i];
     if (flag == "--json") {
@@ -61,8 +61,8 @@ Arguments parse(int argc, char** argv) {
       *found->second = static_cast<std::uint32_t>(value);
     } else {
       throw std::invalid_argument(
-          "usage: scalewatch_bench_ingest [--json] [--seconds N] [--streams N] [--tensors N] [--rate N] [--measured] "
-          "[--no-compaction] [--only] [--linear]");
+          "usage: scalewatch_bench_ingest [--json] [--seconds N] [--streams N] [--tensors N] [--rate N] [--in-flight N] "
+          "[--measured] [--no-compaction] [--only] [--linear]");
     }
   }
   return out;

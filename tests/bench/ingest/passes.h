@@ -15,6 +15,7 @@ struct PassOptions {
   std::uint32_t streams = 8;
   std::uint32_t tensors = 1000;
   std::uint32_t attempts_per_s = 0;                  // of a stream; 0 = as fast as the server takes them
+  std::uint32_t in_flight = 64;                      // reports of a stream that may wait to become durable
   std::uint32_t seconds = 10;                        // measured
   std::uint64_t records = 0;                         // in place of seconds: until so many are durable
   std::uint64_t keep_attempts = 0;                   // beyond it retention thins while the load runs; 0 = none

@@ -8,9 +8,6 @@ import sqlite3
 # Rules that tell of the server's own clock: a server that was down may say more, and only these.
 OF_THE_CLOCK = {"HistoryDegraded", "IngestLag", "RankLost", "RunStalled"}
 
-# Open fault (LEDGER.md): after a restart this rule's figure may be of a later moment than without. The finding itself must be equal.
-FIGURE_IS_OPEN = {"LowHeadroom": ("summary", "evidence")}
-
 # Every rank's full statistics and nothing on demand, so that what is sent does not depend on when a wish arrives; and ranks are waited
 # for however slow the machine is.
 SETTINGS = ("collection.stats_leader=false", "collection.microscope=false", "engine.snapshot_every=300ms",
@@ -51,7 +48,7 @@ def facts(server, run):
 def closed_without(server, told):
     """On disk, with no server: attempts that were decided before all ranks had told of them, {attempt: ranks}. A server that was away
     long enough, or was killed before a rank had joined, decides without it; what it found then may name fewer ranks than one that was
-    never killed. `told`: what the API says of it (told_missing), of the ranks that it waited for: it may not claim more than is true."""
+    never killed. `told`: what the API says of it (told_missing), which must be the same."""
     with sqlite3.connect(f"file:{server.history}?mode=ro", uri=True) as store:
         inputs = store.execute("SELECT pos, payload FROM inputs ORDER BY pos").fetchall()
         reports = store.execute("SELECT attempt, rank, pos FROM reports WHERE retrospective = 0").fetchall()
@@ -65,9 +62,9 @@ def closed_without(server, told):
     for attempt, rank, pos in reports:
         if attempt not in closed or pos > closed[attempt]:
             late.setdefault(attempt, set()).add(rank)
-    for attempt, ranks in told.items():
-        if not ranks <= late.get(attempt, set()):
-            raise AssertionError(f"attempt {attempt}: the API says that ranks {ranks} were missing, the log that {late.get(attempt)} were")
+    for attempt in closed:
+        if told.get(attempt, set()) != late.get(attempt, set()):
+            raise AssertionError(f"attempt {attempt}: the API says that ranks {told.get(attempt)} were missing, the log that {late.get(attempt)} were")
     return late
 
 
@@ -78,8 +75,7 @@ def told_missing(server, run):
 
 
 def timeless(finding):
-    open_figure = FIGURE_IS_OPEN.get(finding["rule"], ())
-    return {key: value for key, value in finding.items() if not key.endswith("_ms") and key not in open_figure}
+    return {key: value for key, value in finding.items() if not key.endswith("_ms")}
 
 
 def assert_equal(case, expected, found, where):

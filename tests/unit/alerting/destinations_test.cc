@@ -32,7 +32,8 @@ TEST(Destinations, ByDefaultAllButLinkLocalOnes) {
   for (const char* host : {"hooks.example.org", "10.0.0.1", "127.0.0.1", "localhost", "[::1]", "[fd00::1]", ""}) {
     EXPECT_THAT(any.refusal(host), IsEmpty()) << host;
   }
-  for (const char* host : {"169.254.169.254", "[fe80::1]", "[FE80::1%25eth0]", "[::ffff:169.254.169.254]", "[febf::1]"}) {
+  for (const char* host : {"169.254.169.254", "[fe80::1]", "[FE80::1%25eth0]", "[::ffff:169.254.169.254]", "[febf::1]",
+                           "[fd00:ec2::254]", "[64:ff9b::a9fe:a9fe]"}) {
     EXPECT_THAT(any.refusal(host), HasSubstr("link-local")) << host;
   }
   // A name that leads there is no way around it.
@@ -62,7 +63,8 @@ TEST(Destinations, AListIsAllThereIs) {
   for (const char* host : {"HOOKS.example.org", "hooks.example.org.", "a.corp.example", "10.0.0.9", "[FD00::7]"}) {
     EXPECT_THAT(list.refusal(host), IsEmpty()) << host;
   }
-  for (const char* host : {"example.org", "hooks.example.org.evil.org", "corp.example", "10.0.1.1", "localhost", "fd00::8"}) {
+  for (const char* host :
+       {"example.org", "hooks.example.org.evil.org", "corp.example", "10.0.1.1", "10.0.0.evil.org", "localhost", "fd00::8"}) {
     EXPECT_THAT(list.refusal(host), HasSubstr("not in alerting.allowed_hosts")) << host;
   }
 }

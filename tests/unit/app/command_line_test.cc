@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -35,6 +36,30 @@ TEST(CommandLine, Defaults) {
   EXPECT_EQ(line.config.http_address.text(), "127.0.0.1:9464");
   EXPECT_FALSE(line.check);
   EXPECT_FALSE(line.message);
+}
+
+// Opening a pipe waits for a writer, and one that was read at the start is empty: all sinks would be gone.
+TEST(CommandLine, APipeIsNotReadAgain) {
+  const std::string path = ::testing::TempDir() + "scalewatch_pipe_" + std::to_string(getpid());
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const std::vector<const char*> arguments{"scalewatchd", "--config", path.c_str()};
+  try {
+    parse_command_line(static_cast<int>(arguments.size()), arguments.data(), true);
+    ADD_FAILURE() << "no error";
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(error.what(), path + ": is not a file that can be read again");
+  }
+  std::remove(path.c_str());
+}
+
+// Emptied by somebody who is about to write it: no wish for the defaults.
+TEST(CommandLine, AnEmptyFileIsTakenAtTheStartOnly) {
+  const std::string path = ::testing::TempDir() + "scalewatch_empty_" + std::to_string(getpid());
+  std::ofstream(path).close();
+  const std::vector<const char*> arguments{"scalewatchd", "--config", path.c_str()};
+  EXPECT_NO_THROW(parse_command_line(static_cast<int>(arguments.size()), arguments.data()));
+  EXPECT_THROW(parse_command_line(static_cast<int>(arguments.size()), arguments.data(), true), ConfigError);
+  std::remove(path.c_str());
 }
 
 TEST(CommandLine, FlagsOverrideTheFile) {

@@ -131,6 +131,7 @@ TEST_F(ConfigFile, ErrorsInRulesByRun) {
 TEST_F(ConfigFile, MissingFile) {
   Config config;
   EXPECT_THROW(load_file("/nonexistent/scalewatchd.yaml", config), ConfigError);
+  EXPECT_THROW(load_file(::testing::TempDir(), config), ConfigError);
 }
 
 TEST_F(ConfigFile, SinksMaySendOnlyWhereTheListAllowsOnceAllIsRead) {

@@ -51,11 +51,13 @@ v1::Alert alert() {
   };
   trail(40'000, v1::ALERT_STATE_FIRING, "", "opened as critical");
   trail(30'000, v1::ALERT_STATE_SILENCED, "ada", "silenced until tomorrow");
-  v1::Page& page = *out.add_pages();
-  page.set_sink("pager");
-  page.set_severity(v1::SEVERITY_CRITICAL);
-  page.set_time_ms(kNow - 39'000);
-  page.set_pages(1);
+  for (const char* sink : {"pager", "webhook", "chat"}) {  // "chat" by a page of another alert
+    v1::Page& page = *out.add_pages();
+    page.set_sink(sink);
+    page.set_severity(v1::SEVERITY_CRITICAL);
+    page.set_time_ms(kNow - 39'000);
+    page.set_pages(1);
+  }
   v1::DeliveryStatus& delivered = *out.add_deliveries();
   delivered.set_sink("pager");
   delivered.set_transition("firing");
@@ -213,6 +215,7 @@ TEST_F(AlertViews, Replay) {
   EXPECT_EQ(json({"alerts", "replay"})["replayed"], 3);
   EXPECT_EQ(service_.replayed.sink() + service_.replayed.key(), "");
   text({"alerts", "replay", "nobody"}, kExitNothing);
+  text({"alerts", "replay", ""}, kExitUsage);  // an empty variable of a script does not mean all
 }
 
 }  // namespace

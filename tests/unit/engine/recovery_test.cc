@@ -10,6 +10,10 @@
 namespace scalewatch::engine::testing {
 namespace {
 
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
 constexpr std::uint64_t kReports = 60;
 
 class Recovery : public ::testing::Test {
@@ -228,6 +232,47 @@ TEST_F(Recovery, ALogThatCannotBeReadCostsTheSegmentsState) {
   engine_.reset();
   goes_on();
   EXPECT_TRUE(store_.has_alert("StatsDropped"));
+}
+
+// The server ended before all ranks of a job had joined: those wait up to 30 s before they try again.
+TEST_F(Recovery, RanksThatHadNotJoinedAreWaitedFor) {
+  const auto closed = [&] {
+    std::lock_guard lock(store_.mutex);
+    std::vector<std::string> out;
+    for (const auto& [pos, entry] : store_.log[uid_]) {
+      if (entry.input && entry.input->payload.find("attempt_closed") != std::string::npos) out.push_back(entry.input->payload);
+    }
+    return out;
+  };
+  constexpr std::uint64_t kBefore = 3;
+  {
+    MemoryStore first_store;
+    Engine first(options_, first_store, outbox_, clock_);
+    TestClient early(first, {.world_size = 2});
+    ASSERT_TRUE(early.join());
+    early.send_table();
+    for (std::uint64_t seq = 1; seq <= kBefore; ++seq) early.send(early.report(seq));
+    ASSERT_TRUE(early.durable(kBefore));
+    clock_.now += 200;
+    ASSERT_TRUE(eventually([&] { return first_store.find_run("run")->status == v1::RUN_STATUS_RUNNING; }));
+    first_store.copy_to(store_);
+    uid_ = uid(store_);
+  }
+  engine_ = std::make_unique<Engine>(options_, store_, outbox_, clock_);
+  TestClient early(*engine_, {.world_size = 2});
+  ASSERT_TRUE(early.join(kBefore));
+  early.send_table();
+  clock_.now += 20'000;
+  early.send(early.report(kBefore + 1));
+  ASSERT_TRUE(early.durable(kBefore + 1));
+  EXPECT_THAT(closed(), IsEmpty());
+  TestClient late(*engine_, {.rank = 1, .world_size = 2, .incarnation = 2});
+  ASSERT_TRUE(late.join(kBefore + 1));
+  late.send_table();
+  for (std::uint64_t seq = 1; seq <= kBefore + 1; ++seq) late.send(late.report(seq));
+  ASSERT_TRUE(late.durable(kBefore + 1));
+  EXPECT_TRUE(eventually([&] { return closed().size() == kBefore + 1; }));
+  EXPECT_THAT(closed(), Each(HasSubstr("\"missing\":[]")));
 }
 
 }  // namespace

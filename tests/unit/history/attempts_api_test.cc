@@ -145,6 +145,8 @@ TEST_F(AttemptsApi, TellsWithoutWhomAnAttemptWasClosed) {
   EXPECT_THAT(missing(2), ElementsAre());
   EXPECT_THAT(missing(3), ElementsAre());
   EXPECT_THAT(missing(4), ElementsAre(2));
+  commit(streams_[1], 4, report_of({{0, 1}}));  // had not joined, or was thought lost: nobody waited for it
+  EXPECT_THAT(missing(4), ElementsAre(1, 2));
 
   log(domain::SegmentOpened{2, 8}, std::nullopt);
   commit(streams_[0], 5, report_of({{0, 1}}));  // of the segment before, which will not close any more

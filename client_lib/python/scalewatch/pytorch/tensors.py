@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import array
+import operator
+from itertools import compress
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
@@ -33,7 +35,10 @@ def scalar(tensor: Any) -> Optional[float]:
     return float(tensor.item()) if tensor.device.type == "cpu" else None
 
 
-_data_ptr = torch.Tensor.data_ptr
+# Called in C over many tensors: a lambda would cost as much as all the rest.
+_data_ptr, _numel, _is_contiguous, _device_index = (torch.Tensor.data_ptr, torch.Tensor.numel, torch.Tensor.is_contiguous,
+                                                    torch.Tensor.get_device)
+_dtype = operator.attrgetter("dtype")
 
 
 def _storage(tensor: Any) -> int:
@@ -80,6 +85,7 @@ class Batch:
         self._other: List[Tuple[int, Any]] = []
         self._last: Dict[torch.device, Tuple[Optional[List[int]], Optional["array.array[int]"]]] = {}
         self._single: Dict[torch.device, List[int]] = {}
+        self._straight: Dict[torch.device, bool] = {}  # at the last look all that were there lay as they should
 
     def prepare(self) -> "array.array[int]":
         """Declares those that are there."""
@@ -148,7 +154,10 @@ class Batch:
             now = []
         before, packed = self._last.get(device, (None, None))
         if packed is None or now != before or not now:
-            packed = self._look(device, items, numels, dtypes)
+            if now and self._only_moved(device, tensors, now, numels, dtypes):
+                packed = array.array("Q", now)
+            else:
+                packed = self._look(device, items, numels, dtypes)
             self._last[device] = (now, packed)
         for i in self._single[device]:
             tensor = self.current(items[i])
@@ -156,21 +165,38 @@ class Batch:
                 self.tensors.measure(made, numbers[i], tensor, scale)
         return packed
 
+    def _only_moved(self, device: torch.device, tensors: List[Any], now: List[int], numels: "array.array[int]",
+                    dtypes: List[torch.dtype]) -> bool:
+        """Whether all lay straight at the last look and are laid out now as they were then, wherever: what backward makes anew after each
+        zero_grad()."""
+        if not self._straight.get(device):
+            return False
+        counts, types = list(numels), dtypes
+        if 0 in now:
+            there = [t is not None for t in tensors]
+            tensors, counts, types = (list(compress(each, there)) for each in (tensors, counts, types))
+        index = -1 if device.type == "cpu" else device.index
+        return (list(map(_dtype, tensors)) == types and set(map(_device_index, tensors)) <= {index}
+                and list(map(_numel, tensors)) == counts and all(map(_is_contiguous, tensors)))
+
     def _look(self, device: torch.device, items: List[Any], numels: "array.array[int]", dtypes: List[torch.dtype]) -> "array.array[int]":
         """Notes sizes and layouts as they are now."""
-        packed, single = array.array("Q", bytes(8 * len(items))), []
+        packed, single, straight = array.array("Q", bytes(8 * len(items))), [], True
         for i, item in enumerate(items):
             tensor = self.current(item)
             if tensor is None:
                 continue
             if tensor.dtype is not dtypes[i] or tensor.device != device:
                 self.tensors.complain(f"a tensor of {tensor.dtype} on {tensor.device} where one of {dtypes[i]} on {device} was declared")
+                straight = False
             elif tensor.layout is torch.strided and tensor.is_contiguous():
                 numels[i] = tensor.numel()
                 packed[i] = tensor.data_ptr()
             else:
                 single.append(i)
+                straight = False
         self._single[device] = single
+        self._straight[device] = straight
         return packed
 
 
