@@ -1,6 +1,6 @@
 /* Preloaded into a server: what its disk does is what a file says (one byte, read anew at every call, DISK_SHIM_FILE):
- * 's': every flush takes a second longer; 'r': read-only, as ext4 makes itself after an error: writes and flushes of what lies in
- * DISK_SHIM_FOLDER fail with EROFS, reads go on. Else nothing. */
+ * 's': every flush takes a second longer; 'r': read-only, as ext4 makes itself after an error: writes and flushes of what lies
+ * in DISK_SHIM_FOLDER fail with EROFS, reads go on. Else nothing. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
