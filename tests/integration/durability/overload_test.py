@@ -114,7 +114,7 @@ class Overload(Case):
         # All scaler observations came, full statistics did not.
         self.assertEqual([row[1] for row in self.totals(said)], [800] * 4)
         self.assertEqual(sum(row[3] for row in self.totals(said)), 0)
-        self.assertGreater(thinned, 300)
+        self.assertGreater(thinned, 0)
         told = {f["rule"] for f in findings(server, "much")}
         self.assertIn("StatsDropped", told)
         if max(lags) > 3:  # well beyond rules.ingest_lag; on a fast machine it stays below
