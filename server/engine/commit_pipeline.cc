@@ -167,7 +167,6 @@ bool CommitPipeline::commit_until_taken(CommitBatch& batch) {
     }
     std::unique_lock lock(mutex_);
     const double seconds = seconds_since(start);
-    stats_.seconds += seconds;
     stats_.durations.note(seconds);
     if (error.empty()) {
       if (stats_.degraded) spdlog::info("history commits again");

@@ -38,7 +38,6 @@ class CommitPipeline {
     std::uint64_t commits = 0;
     std::uint64_t errors = 0;
     std::uint64_t bytes = 0;
-    double seconds = 0;          // in the store
     LatencyHistogram durations;  // the same, by transaction
     double oldest_seconds = 0;   // now: age of the oldest item that is not durable
     bool degraded = false;       // now: the store refuses

@@ -355,7 +355,6 @@ EngineStats Engine::stats() const {
   out.queue_limit = impl_->engine_options.total_queue_bytes;
   out.commits = commits.commits;
   out.commit_errors = commits.errors;
-  out.commit_seconds = commits.seconds;
   out.committed_bytes = commits.bytes;
   out.commit_durations = commits.durations;
   out.lag_seconds = commits.oldest_seconds;

@@ -91,7 +91,6 @@ struct EngineStats {
   std::uint64_t streams_fenced = 0;
   std::uint64_t commits = 0;
   std::uint64_t commit_errors = 0;
-  double commit_seconds = 0;
   std::uint64_t committed_bytes = 0;  // payloads
   LatencyHistogram commit_durations;  // of transactions, refused ones too
   std::uint64_t streams_open = 0;     // now
