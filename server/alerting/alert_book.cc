@@ -79,6 +79,11 @@ void AlertBook::load(engine::AlertReader& reader) {
         note(entry.alert, entry.alert.fired_ms(), v1::ALERT_STATE_FIRING, {}, "opened");
       }
       entry.changed_ms = row.changed_ms;
+      if (entry.alert.state() == v1::ALERT_STATE_RESOLVED) {  // see stage_row()
+        runs_[row.run_uid];
+        pager_.hold_again(std::move(entry), now());
+        continue;
+      }
       runs_[row.run_uid][row.id] = std::move(entry);
     }
     if (rows.size() < kPage) break;
@@ -172,6 +177,7 @@ void AlertBook::stage(const engine::RunContext& run, const std::vector<domain::F
   for (const std::string& id : touched) {
     const auto entry = alerts.find(id);
     if (entry == alerts.end()) continue;
+    pager_.unhold(run.run_uid, id);
     settle(causes, entry->second, at);
     pager_.changed(entry->second, at, batch);
     if (taken_on.contains(id)) pager_.acknowledged(entry->second, batch);
@@ -180,8 +186,11 @@ void AlertBook::stage(const engine::RunContext& run, const std::vector<domain::F
   std::vector<AlertEntry*> resolved;
   for (auto& [id, entry] : gone) resolved.push_back(&entry);
   pager_.resolved(resolved, at, batch);
-  for (const AlertEntry* entry : resolved) stage_row(*entry, batch);
-  if (alerts.empty()) {
+  for (AlertEntry* entry : resolved) {
+    stage_row(*entry, batch);
+    if (is_waiting(*entry)) pager_.hold(std::move(*entry));
+  }
+  if (alerts.empty() && !pager_.holds(run.run_uid)) {
     runs_.erase(run.run_uid);
   } else if (came_or_went) {
     // Others of the run may be explained now, or no longer.
@@ -218,11 +227,13 @@ bool AlertBook::settle(const std::vector<const v1::Alert*>& causes, AlertEntry& 
 
 void AlertBook::stage_row(const AlertEntry& entry, engine::CommitBatch& batch) {
   const v1::Alert& alert = entry.alert;
+  // One whose page is still owed stays among the open ones in the store, for the next server to tell of it.
+  const bool owed = alert.state() == v1::ALERT_STATE_RESOLVED && is_waiting(entry);
   batch.alerts.push_back({.id = alert.id(),
                           .run_uid = alert.run_uid(),
                           .rule = alert.finding().rule(),
                           .severity = alert.finding().severity(),
-                          .state = alert.state(),
+                          .state = owed ? v1::ALERT_STATE_FIRING : alert.state(),
                           .fired_ms = alert.fired_ms(),
                           .changed_ms = entry.changed_ms,
                           .alert = bytes_of(alert)});
@@ -258,11 +269,19 @@ std::int64_t AlertBook::turn_locked(engine::CommitBatch& batch, std::vector<v1::
     }
   }
   dirty_.clear();
+  std::vector<AlertEntry> released;
   if (at.steady >= pager_.next()) {
-    pager_.turn(runs_, at, batch, [&](AlertEntry& entry) {
+    const auto touch = [&](AlertEntry& entry) {
       entry.changed_ms = std::max(at.wall, entry.changed_ms + 1);
       touched[entry.alert.id()] = &entry;
-    });
+    };
+    pager_.turn(runs_, at, batch, touch);
+    released = pager_.release();
+    for (AlertEntry& entry : released) {
+      touch(entry);
+      const auto run = runs_.find(entry.alert.run_uid());
+      if (run != runs_.end() && run->second.empty() && !pager_.holds(run->first)) runs_.erase(run);
+    }
   }
   for (const auto& [id, entry] : touched) stage_row(*entry, batch);
   std::int64_t wait = std::min(pager_.next() - at.steady, kLongestWaitMs);

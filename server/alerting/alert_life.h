@@ -1,6 +1,7 @@
 // One alert's life: what the finding, acknowledgements, silences and other alerts make of it, with the trail of it all.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -18,6 +19,9 @@ struct AlertEntry {
   std::int64_t changed_ms = 0;        // never goes back: the store keeps the later change
   std::vector<std::int64_t> waiting;  // by sink: since when a page waits to be sent, steady clock; 0 = none does
 };
+inline bool is_waiting(const AlertEntry& entry) {
+  return std::any_of(entry.waiting.begin(), entry.waiting.end(), [](std::int64_t since) { return since != 0; });
+}
 // The open alerts of one run, by id.
 using RunAlerts = std::map<std::string, AlertEntry>;
 

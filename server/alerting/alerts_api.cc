@@ -137,7 +137,10 @@ Status StoredAlerts::list_alerts(const v1::ListAlertsRequest& request, v1::ListA
       response.set_next_page_token(token_of(cursor_of(rows.back())));
     }
     for (const engine::AlertRow& row : rows) {
-      if (auto alert = read(row)) *response.add_alerts() = *std::move(alert);
+      // One that has resolved is among the open ones until its page went; see AlertBook::stage_row.
+      auto alert = read(row);
+      if (alert && (row.state == v1::ALERT_STATE_RESOLVED || alert->state() != v1::ALERT_STATE_RESOLVED))
+        *response.add_alerts() = *std::move(alert);
     }
     return {};
   });
@@ -151,7 +154,8 @@ Status StoredAlerts::visit_open(const engine::AlertReader::Filter& filter, const
     for (std::size_t visited = 0; visited < kMaxVisited;) {
       const auto rows = reader_.list(open, after, kMaxPage);
       for (const engine::AlertRow& row : rows) {
-        if (const auto alert = read(row); alert && !visit(*alert)) return {};
+        const auto alert = read(row);
+        if (alert && alert->state() != v1::ALERT_STATE_RESOLVED && !visit(*alert)) return {};
       }
       if (rows.size() < kMaxPage) return {};
       visited += rows.size();

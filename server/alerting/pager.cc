@@ -17,6 +17,7 @@ namespace {
 
 constexpr int kMaxGrouped = 20;
 constexpr std::size_t kMaxMissed = 20;
+constexpr std::size_t kMaxHeld = 10'000;  // resolved alerts that wait with their group; more are told at once
 constexpr std::int64_t kMinuteMs = 60'000;
 constexpr std::uint32_t kPagesPerMinute = 10;  // for people, unless the sink says otherwise
 
@@ -38,6 +39,15 @@ std::uint32_t told(v1::Alert& alert, const std::string& sink, std::int64_t now_m
   page->set_pages(page->pages() + 1);
   page->set_due(false);
   return page->pages();
+}
+
+// As it was when it fired, of one that has resolved before its page went.
+v1::Alert as_fired(const v1::Alert& alert) {
+  v1::Alert out = alert;
+  if (alert.state() != v1::ALERT_STATE_RESOLVED) return out;
+  out.set_state(alert.acknowledged_by().empty() ? v1::ALERT_STATE_FIRING : v1::ALERT_STATE_ACKNOWLEDGED);
+  out.set_resolved_ms(0);
+  return out;
 }
 
 // The one that says most: the worst, then one that blames a tensor, then the oldest.
@@ -113,11 +123,13 @@ void Pager::reconfigure(const std::vector<SinkConfig>& sinks, const BookOptions&
     lane.missed = std::move(old->missed);
     lane.missed_total = old->missed_total;
   }
-  for (auto& [run, alerts] : runs) {
-    for (auto& [id, entry] : alerts) {
-      std::vector<std::int64_t> waiting;
-      for (const std::size_t index : before) waiting.push_back(index < entry.waiting.size() ? entry.waiting[index] : 0);
-      entry.waiting = std::move(waiting);
+  for (auto* const all : {&runs, &held_}) {
+    for (auto& [run, alerts] : *all) {
+      for (auto& [id, entry] : alerts) {
+        std::vector<std::int64_t> waiting;
+        for (const std::size_t index : before) waiting.push_back(index < entry.waiting.size() ? entry.waiting[index] : 0);
+        entry.waiting = std::move(waiting);
+      }
     }
   }
   lanes_ = std::move(lanes);
@@ -132,17 +144,22 @@ void Pager::acknowledged(const AlertEntry& entry, engine::CommitBatch& batch) co
   }
 }
 
+bool Pager::takes(const Lane& lane, const AlertRules& rules, const v1::Alert& alert) {
+  const auto severity = static_cast<domain::Severity>(alert.finding().severity());
+  return rules.page && severity >= rules.min_severity && severity >= lane.min_severity && match(lane.match, alert);
+}
+
 std::string Pager::owed(const Lane& lane, const AlertRules& rules, const v1::Alert& alert, Now now) const {
   // Holding back is for people: a program is told at once.
   const bool held = alert.state() == v1::ALERT_STATE_PENDING;
   if (held ? is_people(lane) : alert.state() != v1::ALERT_STATE_FIRING && alert.state() != v1::ALERT_STATE_ACKNOWLEDGED) {
     return {};
   }
-  const auto severity = static_cast<domain::Severity>(alert.finding().severity());
-  if (!rules.page || severity < rules.min_severity || severity < lane.min_severity || !match(lane.match, alert)) return {};
+  if (!takes(lane, rules, alert)) return {};
   const v1::Page* page = page_of(alert, lane.sink);
   if (page == nullptr) return std::string(kFiring);
-  if (alert.finding().severity() > page->severity()) return std::string(kEscalatedPrefix).append(severity_name(severity));
+  if (alert.finding().severity() > page->severity())
+    return std::string(kEscalatedPrefix).append(severity_name(alert.finding().severity()));
   if (alert.state() != v1::ALERT_STATE_FIRING) return {};
   const bool late = lane.group && rules.repeat_ms > 0 && now.wall - page->time_ms() >= rules.repeat_ms;
   if (page->due() || late) return fmt::format("{}{}", kRepeatedPrefix, page->pages() + 1);
@@ -177,37 +194,93 @@ void Pager::changed(AlertEntry& entry, Now now, engine::CommitBatch& batch) {
   }
 }
 
+void Pager::miss(Lane& lane, const v1::Alert& alert) {
+  ++lane.missed_total;
+  if (lane.missed.size() < kMaxMissed) lane.missed.push_back(alert);
+}
+
+void Pager::tell_resolved(const Lane& lane, const std::vector<const v1::Alert*>& alerts, Now now, engine::CommitBatch& batch) {
+  const std::size_t pages = lane.group ? std::min<std::size_t>(alerts.size(), 1) : alerts.size();
+  for (std::size_t k = 0; k < pages; ++k) {
+    v1::Alert lead = *alerts[k];
+    if (lane.group) {
+      for (std::size_t j = 1; j < alerts.size(); ++j) add_grouped(*alerts[j], lead);
+    }
+    batch.outbox.push_back(outbox_row(lane.sink, lead, std::string(kResolved), now.wall));
+  }
+}
+
+void Pager::hold(AlertEntry entry) {
+  std::string id = entry.alert.id();
+  RunAlerts& run = held_[entry.alert.run_uid()];
+  held_total_ += run.insert_or_assign(std::move(id), std::move(entry)).second ? 1 : 0;
+}
+
+void Pager::hold_again(AlertEntry entry, Now now) {
+  const AlertRules rules = rules_for(options_, entry.alert);
+  entry.waiting.assign(lanes_.size(), 0);
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    const Lane& lane = lanes_[i];
+    if (lane.group && takes(lane, rules, entry.alert) && page_of(entry.alert, lane.sink) == nullptr) {
+      entry.waiting[i] = now.steady;
+    }
+  }
+  hold(std::move(entry));
+}
+
+void Pager::unhold(const std::string& run_uid, const std::string& id) {
+  const auto run = held_.find(run_uid);
+  if (run == held_.end()) return;
+  held_total_ -= run->second.erase(id);
+  if (run->second.empty()) held_.erase(run);
+}
+
+std::vector<AlertEntry> Pager::release() {
+  std::vector<AlertEntry> out;
+  for (auto run = held_.begin(); run != held_.end();) {
+    for (auto entry = run->second.begin(); entry != run->second.end();) {
+      if (is_waiting(entry->second)) {
+        ++entry;
+        continue;
+      }
+      out.push_back(std::move(entry->second));
+      entry = run->second.erase(entry);
+      --held_total_;
+    }
+    run = run->second.empty() ? held_.erase(run) : std::next(run);
+  }
+  return out;
+}
+
 void Pager::resolved(const std::vector<AlertEntry*>& entries, Now now, engine::CommitBatch& batch) {
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
     Lane& lane = lanes_[i];
     std::vector<const v1::Alert*> tell;
     for (AlertEntry* entry : entries) {
       v1::Alert& alert = entry->alert;
+      const bool waits = i < entry->waiting.size() && entry->waiting[i] != 0;
       if (page_of(alert, lane.sink) != nullptr) {
+        if (waits) entry->waiting[i] = 0;  // a rise or a repetition: its end says more
         tell.push_back(&alert);
-      } else if (i < entry->waiting.size() && entry->waiting[i] != 0) {
-        // It went while its page waited. Under the limit it is told as both, else the digest speaks of it.
-        if (has_room(lane, now.steady) && lane.digest_at == 0) {
-          told(alert, lane.sink, now.wall);
-          lane.paged.push_back(now.steady);
-          batch.outbox.push_back(outbox_row(lane.sink, alert, std::string(kFiring), entry->changed_ms));
-          tell.push_back(&alert);
-        } else {
-          ++lane.missed_total;
-          if (lane.missed.size() < kMaxMissed) lane.missed.push_back(alert);
-          wake_at(lane.digest_at);
-        }
+        continue;
+      }
+      if (!waits) continue;
+      // It went while its page waited: it stays a part of its group's page. On its own it is told as both. Beyond the limit
+      // the digest speaks of it.
+      if (lane.digest_at == 0 && lane.group && held_total_ + entries.size() <= kMaxHeld) continue;
+      entry->waiting[i] = 0;
+      if (has_room(lane, now.steady) && lane.digest_at == 0) {
+        told(alert, lane.sink, now.wall);
+        lane.paged.push_back(now.steady);
+        batch.outbox.push_back(outbox_row(lane.sink, as_fired(alert), std::string(kFiring), entry->changed_ms));
+        tell.push_back(&alert);
+      } else {
+        miss(lane, alert);
+        wake_at(lane.digest_at);
       }
     }
     std::sort(tell.begin(), tell.end(), [](const v1::Alert* a, const v1::Alert* b) { return says_more(*a, *b); });
-    const std::size_t pages = lane.group ? std::min<std::size_t>(tell.size(), 1) : tell.size();
-    for (std::size_t k = 0; k < pages; ++k) {
-      v1::Alert lead = *tell[k];
-      if (lane.group) {
-        for (std::size_t j = 1; j < tell.size(); ++j) add_grouped(*tell[j], lead);
-      }
-      batch.outbox.push_back(outbox_row(lane.sink, lead, std::string(kResolved), now.wall));
-    }
+    tell_resolved(lane, tell, now, batch);
   }
 }
 
@@ -228,7 +301,7 @@ void Pager::page(Lane& lane, std::vector<Due> due, bool digest, Now now, engine:
     --lane.missed_total;
     transition = fmt::format("{}1", kDigestPrefix);
   } else {
-    lead = due.front().entry->alert;
+    lead = as_fired(due.front().entry->alert);
     for (std::size_t k = 1; k < due.size(); ++k) add_grouped(due[k].entry->alert, lead);
   }
   if (digest) {
@@ -243,11 +316,17 @@ void Pager::page(Lane& lane, std::vector<Due> due, bool digest, Now now, engine:
   if (lane.acknowledges && transition == kFiring && !lead.acknowledged_by().empty()) {
     batch.outbox.push_back(outbox_row(lane.sink, lead, std::string(kAcknowledged), now.wall));
   }
+  std::vector<const v1::Alert*> gone;
+  for (const Due& each : due) {
+    if (each.entry->alert.state() == v1::ALERT_STATE_RESOLVED) gone.push_back(&each.entry->alert);
+  }
+  tell_resolved(lane, gone, now, batch);
   if (lane.per_minute > 0) lane.paged.push_back(now.steady);
   for (const Due& each : due) {
+    touched(*each.entry);
+    if (each.entry->alert.state() == v1::ALERT_STATE_RESOLVED) continue;
     const std::int64_t repeat = rules_for(options_, each.entry->alert).repeat_ms;
     if (lane.group && repeat > 0) wake_at(now.steady + repeat);
-    touched(*each.entry);
   }
 }
 
@@ -276,6 +355,15 @@ void Pager::turn_lane(std::size_t index, std::unordered_map<std::string, RunAler
       since = std::min(since, entry.waiting[index]);
       due.push_back({&entry, std::move(transition)});
     }
+    const auto held = held_.find(run);
+    if (held != held_.end()) {
+      for (auto& [id, entry] : held->second) {
+        entry.waiting.resize(lanes_.size());
+        if (entry.waiting[index] == 0) continue;
+        since = std::min(since, entry.waiting[index]);
+        due.push_back({&entry, std::string(kFiring)});
+      }
+    }
     if (due.empty()) continue;
     if (digest) {
       std::move(due.begin(), due.end(), std::back_inserter(all));
@@ -293,6 +381,11 @@ void Pager::turn_lane(std::size_t index, std::unordered_map<std::string, RunAler
     }
     for (auto& each : pages) {
       if (!has_room(lane, now.steady)) {
+        for (auto& [uid, gone] : held_) {
+          for (auto& [id, entry] : gone) {
+            if (index < entry.waiting.size() && std::exchange(entry.waiting[index], 0) != 0) miss(lane, entry.alert);
+          }
+        }
         wake_at(lane.digest_at);
         return;
       }

@@ -41,9 +41,20 @@ class Pager {
   void changed(AlertEntry& entry, Now now, engine::CommitBatch& batch);
   // Somebody is on it now: sinks that take acknowledgements and were told of the alert hear of it, each once.
   void acknowledged(const AlertEntry& entry, engine::CommitBatch& batch) const;
-  // These alerts of one run have resolved: whoever was told of one hears of it.
+  // These alerts of one run have resolved: whoever was told of one hears of it. One that goes while its group's page waits
+  // stays a part of it: its `waiting` says so afterwards, and it must be given to hold().
   void resolved(const std::vector<AlertEntry*>& entries, Now now, engine::CommitBatch& batch);
-  // Pages for people that are due by now. `touched` is called for every alert that was told.
+  // Keeps a resolved alert until its group's page went.
+  void hold(AlertEntry entry);
+  // The same for one that the store kept so: who waits for its page is worked out anew.
+  void hold_again(AlertEntry entry, Now now);
+  // The run's alert that it holds is open again.
+  void unhold(const std::string& run_uid, const std::string& id);
+  [[nodiscard]] bool holds(const std::string& run_uid) const { return held_.contains(run_uid); }
+  // Those that no page waits for any longer: they leave.
+  std::vector<AlertEntry> release();
+  // Pages for people that are due by now. `touched` is called for every alert that was told. `runs` must have an element for
+  // each run that holds() something, which may be empty.
   using Touched = std::function<void(AlertEntry&)>;
   void turn(std::unordered_map<std::string, RunAlerts>& runs, Now now, engine::CommitBatch& batch, const Touched& touched);
   // When turn() should be called next if nothing changes before; steady milliseconds.
@@ -69,6 +80,8 @@ class Pager {
 
   // False: a program, which gets every alert on its own and at once.
   static bool is_people(const Lane& lane) { return lane.group || lane.per_minute > 0; }
+  // Whether the sink hears of alerts like this one.
+  static bool takes(const Lane& lane, const AlertRules& rules, const v1::Alert& alert);
   // What the sink is to be told of the alert now; empty: nothing.
   [[nodiscard]] std::string owed(const Lane& lane, const AlertRules& rules, const v1::Alert& alert, Now now) const;
   void page(Lane& lane, std::vector<Due> due, bool digest, Now now, engine::CommitBatch& batch, const Touched& touched);
@@ -76,12 +89,18 @@ class Pager {
                  const Touched& touched);
   // Whether one more page may go now.
   static bool has_room(Lane& lane, std::int64_t steady);
+  // It came and went: the digest speaks of it.
+  static void miss(Lane& lane, const v1::Alert& alert);
+  // The resolves of these, worst first.
+  static void tell_resolved(const Lane& lane, const std::vector<const v1::Alert*>& alerts, Now now, engine::CommitBatch& batch);
   void wake_at(std::int64_t steady) { next_ = std::min(next_, steady); }
 
   static Lane make_lane(const SinkConfig& sink);
 
   BookOptions options_;
   std::vector<Lane> lanes_;
+  std::unordered_map<std::string, RunAlerts> held_;  // by run_uid: resolved, but part of a page that waits
+  std::size_t held_total_ = 0;
   std::int64_t next_ = 0;
 };
 

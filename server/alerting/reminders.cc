@@ -25,7 +25,8 @@ std::vector<v1::Alert> read_open_alerts(engine::OutboxStore& store) {
     if (rows.size() == kMaxOpen) spdlog::warn("{} alerts or more are open: sinks are reminded of these only", kMaxOpen);
     for (const engine::AlertRow& row : rows) {
       v1::Alert alert;
-      if (alert.ParseFromString(row.alert)) out.push_back(std::move(alert));
+      // One whose page still waits for its group may have resolved.
+      if (alert.ParseFromString(row.alert) && alert.state() != v1::ALERT_STATE_RESOLVED) out.push_back(std::move(alert));
     }
   } catch (const engine::StoreError& error) {
     spdlog::error("open alerts cannot be read, so sinks are not reminded of them now: {}", error.what());

@@ -165,15 +165,22 @@ class Server:
             command += ["--set", setting]
         return command + list(extra)
 
-    def start(self):
-        ports = self.folder / "ports"
-        ports.unlink(missing_ok=True)
+    def _spawn(self):
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             env={**os.environ, **self.environment}, preexec_fn=end_with_parent)
 
+    def start(self):
+        ports = self.folder / "ports"
+        ports.unlink(missing_ok=True)
+        self._spawn()
+
         def ready():
             if self.process.poll() is not None:
+                # While it was down its port may serve somebody's outgoing connection for a moment.
+                if self.grpc_port and "Address already in use" in self.log().splitlines()[-1]:
+                    time.sleep(0.5)
+                    self._spawn()
                 raise RuntimeError(f"scalewatchd ended with {self.process.returncode}: {self.log()}")
             found = dict(line.split("=", 1) for line in ports.read_text().split())
             self.grpc_port, self.http_port = int(found["grpc"]), int(found["http"])

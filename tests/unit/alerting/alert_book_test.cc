@@ -241,6 +241,48 @@ TEST_F(PagingTest, AWaveIsOnePageThatBeginsWithTheWorst) {
   EXPECT_THAT(pages_for(kMinute), IsEmpty());
 }
 
+TEST_F(PagingTest, WhatGoesWhileItsGroupWaitsStaysOnePage) {
+  begin();
+  const auto gone = [&](const std::string& rule) {
+    auto out = finding(rule, Severity::kCritical);
+    out.open = false;
+    stage({{Change::kResolved, out}});
+  };
+  open("NonFiniteLoss", Severity::kCritical);
+  gone("NonFiniteLoss");
+  open("ScaleDrift");
+  open("RankLost", Severity::kCritical);
+  gone("RankLost");
+  EXPECT_THAT(pages_, IsEmpty());
+  EXPECT_EQ(alert("RankLost").state(), v1::ALERT_STATE_RESOLVED);
+  restart();  // the page is owed all the same
+  std::vector<v1::Alert> rows;
+  const auto keep = [&](const engine::CommitBatch& batch) {
+    for (const auto& row : batch.outbox) EXPECT_TRUE(rows.emplace_back().ParseFromString(row.alert));
+    take(batch);
+  };
+  for (int i = 0; i < 10; ++i) {
+    clock_.now += 100;
+    engine::CommitBatch batch;
+    std::vector<v1::Alert> changed;
+    book_->turn(batch, changed);
+    keep(batch);
+  }
+  EXPECT_THAT(pages_, ElementsAre("NonFiniteLoss firing", "NonFiniteLoss resolved"));
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0].state(), v1::ALERT_STATE_FIRING);
+  EXPECT_EQ(rows[0].resolved_ms(), 0);
+  EXPECT_EQ(rows[0].grouped_total(), 2U);
+  EXPECT_EQ(rows[1].state(), v1::ALERT_STATE_RESOLVED);
+  EXPECT_EQ(rows[1].grouped_total(), 1U);  // ScaleDrift is open
+  for (const char* rule : {"NonFiniteLoss", "RankLost"}) {
+    EXPECT_EQ(rows_["uid1/" + finding(rule, Severity::kInfo).id].state, v1::ALERT_STATE_RESOLVED) << rule;
+  }
+  pages_.clear();
+  restart();
+  EXPECT_THAT(pages_for(kMinute, 1000), IsEmpty());
+}
+
 TEST_F(PagingTest, ASilencedAlertLivesOnPagesNobodyAndPagesWhenItEnds) {
   begin();
   silence("rule=~\"Scale.*\"", 10 * kMinute);
