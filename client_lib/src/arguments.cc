@@ -10,8 +10,10 @@
 #include <optional>
 #include <random>
 #include <utility>
+#include <vector>
 
 #include "client_lib/src/recorder.h"
+#include "client_lib/src/servers.h"
 #include "client_lib/src/sized.h"
 #include "client_lib/src/text.h"
 
@@ -52,20 +54,51 @@ std::string or_env(const char* value, const char* variable) {
   return found == nullptr ? "" : found;
 }
 
-std::string server_of(const scalewatch_options& options) {
+std::vector<std::string> servers_of(const scalewatch_options& options, bool& tls) {
   const bool given = options.server != nullptr && options.server[0] != '\0';
-  std::string server = given ? options.server : or_env(nullptr, "SCALEWATCH_SERVER");
-  if (server.empty()) server = kDefaultServer;
-  if (!is_server_address(server)) {
+  std::string list = given ? options.server : or_env(nullptr, "SCALEWATCH_SERVER");
+  if (list.empty()) list = kDefaultServer;
+  tls = take_schemes(list);
+  std::vector<std::string> servers = split_servers(list);
+  if (servers.empty()) {
     refuse(std::string(given ? "server" : "$SCALEWATCH_SERVER") +
-           " must be host:port, e.g. 127.0.0.1:7462, without a scheme or path");
+           " must be host:port, e.g. 127.0.0.1:7462, with https:// before it for TLS; or several, separated by commas");
   }
-  return server;
+  return servers;
+}
+
+Credentials credentials_of(const scalewatch_options& options, bool tls) {
+  Credentials out;
+  const bool file = options.token_file != nullptr && options.token_file[0] != '\0';
+  out.token = options.token != nullptr ? options.token : file ? "" : or_env(nullptr, "SCALEWATCH_TOKEN");
+  out.token_file = or_env(options.token_file, "SCALEWATCH_TOKEN_FILE");
+  if (!out.token_file.empty() && options.token == nullptr) out.token.clear();
+  out.ca_file = or_env(options.ca_file, "SCALEWATCH_CA_FILE");
+  out.cert_file = or_env(options.cert_file, "SCALEWATCH_CERT_FILE");
+  out.key_file = or_env(options.key_file, "SCALEWATCH_KEY_FILE");
+  out.tls = tls || !out.ca_file.empty() || !out.cert_file.empty() || !out.key_file.empty();
+  return out;
+}
+
+// What is wrong with it is told at once, not at the first connect.
+void check(const SenderOptions& sender) {
+  std::string fault;
+  const Security security = read_security(sender.credentials, fault);
+  if (!fault.empty()) refuse(fault);
+  if (security.token.empty() || security.tls) return;
+  for (const std::string& server : sender.servers) {
+    if (on_this_machine(server)) continue;
+    refuse("a token is not sent to " + server + " without encryption, where others could read it: use https://" + server +
+           ", or ca_file ($SCALEWATCH_CA_FILE)");
+  }
 }
 
 SenderOptions sender_of(const scalewatch_options& options) {
   SenderOptions sender;
-  sender.server = server_of(options);
+  bool tls = false;
+  sender.servers = servers_of(options, tls);
+  sender.credentials = credentials_of(options, tls);
+  check(sender);
   sender.buffer_bytes = options.buffer_bytes == 0 ? kDefaultBufferBytes : options.buffer_bytes;
   if (sender.buffer_bytes < kSmallestBufferBytes) refuse("buffer_bytes must be at least 65,536");
   if (options.ring_attempts > kLongestRing) refuse("ring_attempts must be at most 4,096");
@@ -81,7 +114,8 @@ SenderOptions sender_of(const scalewatch_options& options) {
 
 Identity identity_of(const scalewatch_options& options) {
   Identity identity;
-  identity.run = text(options.run, 1, 256, "run");
+  const bool named = options.run != nullptr && options.run[0] != '\0';
+  identity.run = text(named ? options.run : or_env(nullptr, "SCALEWATCH_RUN").c_str(), 1, 256, "run (or $SCALEWATCH_RUN)");
   identity.rank = options.rank;
   identity.world_size = std::max(options.world_size, 1U);
   if (identity.world_size > kMostRanks) refuse("world_size must be at most 100,000");

@@ -73,7 +73,7 @@ void SendBuffer::pass_front() {
   items_.pop_front();
 }
 
-void SendBuffer::resume(std::uint64_t seq, bool after_outage) {
+void SendBuffer::resume(std::uint64_t seq, bool after_outage, bool keep) {
   seq = std::min(seq, last_seq_);
   // A server that forgot what it once held (another data folder, say): what was freed can't be sent again, and next() finds the
   // gap.
@@ -81,13 +81,15 @@ void SendBuffer::resume(std::uint64_t seq, bool after_outage) {
   cursor_ = seq + 1;
   kept_through_ = last_seq_;
   caught_up_ = {};
-  durable(seq);
+  if (!keep) durable(seq);
   current_ = {};
   from_spool_.clear();
-  for (Item& item : items_) item.thinned_behind = item.lost_behind = false;  // from here on it goes as it is
+  for (Item& item : items_) {
+    if (item.last_seq > seq) item.thinned_behind = item.lost_behind = false;  // from here on it goes as it is
+  }
   if (log_ != nullptr || !after_outage) return;
   std::size_t full = 0;
-  for (std::size_t i = items_.size(); i-- > 0;) {
+  for (std::size_t i = items_.size(); i-- > 0 && items_[i].last_seq > seq;) {
     Item& item = items_[i];
     if (item.fullness == Fullness::kFull && ++full > kFullOnReconnect) thin(item, Fullness::kBadOnly, LossCause::kReconnect);
   }

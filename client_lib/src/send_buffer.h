@@ -75,7 +75,8 @@ class SendBuffer {
   void durable(std::uint64_t seq);
   // A stream begins: the server holds everything up to seq and wants what follows. after_outage: other tries or streams failed
   // before; without a spool, only the newest kFullOnReconnect reports then come in full.
-  void resume(std::uint64_t seq, bool after_outage = false);
+  // keep: what the server holds is kept all the same, until durable() passes it.
+  void resume(std::uint64_t seq, bool after_outage = false, bool keep = false);
   // The server refused this report.
   void reject(std::uint64_t seq);
 

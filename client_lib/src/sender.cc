@@ -22,6 +22,7 @@ using std::chrono::seconds;
 
 constexpr milliseconds kFirstBackoff{500};
 constexpr milliseconds kLongestBackoff{30'000};
+constexpr milliseconds kMoveJitter{50};  // longest wait before the first move of a run to another server; doubles with each
 constexpr milliseconds kClosingBackoff{200};  // longest wait between tries while the trainer waits in close
 constexpr seconds kGreetingTimeout{10};
 constexpr seconds kHeartbeat{5};
@@ -100,6 +101,7 @@ Sender::Sender(Mailbox& mailbox, SenderOptions options, const Identity& identity
       device_results_(devices),
       ring_(options_.ring_attempts, options_.buffer_bytes / kRingShare),
       own_{pack_identity(identity), {}, SendBuffer(options_.buffer_bytes), identity.incarnation_order},
+      servers_(options_.servers, identity.rank),
       max_message_bytes_(kUsualMessageBytes),
       random_(static_cast<unsigned>(identity.incarnation_order) ^ identity.rank) {
   if (options_.spool.directory.empty()) return;
@@ -280,13 +282,21 @@ void Sender::connect(Clock::time_point now) {
     status_.last_fault = "too few file descriptors are left for a connection";
     return retry(now);
   }
-  if (mail_.closing && mail_.attempts.empty() && status_.connects == 0 && tries_closing_ > 0) {
-    state_ = State::kOver;  // the server was never there
+  if (mail_.closing && mail_.attempts.empty() && status_.connects == 0 && tries_closing_ >= servers_.size()) {
+    state_ = State::kOver;  // no server was ever there
     return;
   }
-  if (mail_.closing) ++tries_closing_;
+  if (mail_.closing && servers_.moves() == 0) ++tries_closing_;
   status_.connection = SCALEWATCH_CONNECTING;
-  stream_ = std::make_unique<Stream>(options_.server, [&mailbox = mailbox_] { mailbox.wake(); });
+  std::string fault;
+  const Security security = read_security(options_.credentials, fault);
+  if (!fault.empty()) {
+    status_.last_fault = fault;
+    if (!std::exchange(failure_said_, true)) log_line("no connection to " + servers_.current() + " (" + fault + ")");
+    return retry(now);
+  }
+  token_ = security.token;
+  stream_ = std::make_unique<Stream>(servers_.current(), security, [&mailbox = mailbox_] { mailbox.wake(); });
   state_ = State::kGreeting;
   greeting_until_ = now + kGreetingTimeout;
   const Outbox& from = outbox();
@@ -330,10 +340,12 @@ void Sender::handle(HelloAck&& ack, Clock::time_point now) {
   state_ = State::kLive;
   live_since_ = now;
   failure_said_ = false;
+  servers_.greeted();
   ++status_.connects;
   status_.connection = SCALEWATCH_CONNECTED;
   if (ack.max_message_bytes != 0) max_message_bytes_ = ack.max_message_bytes;
-  outbox().buffer.resume(ack.resume_after_seq, failures_ > 0);
+  keep_until_replicated_ = ack.keep_until_replicated;
+  outbox().buffer.resume(ack.resume_after_seq, rounds_failed() > 0, keep_until_replicated_);
   const bool own = left_over_.empty();
   table_sent_ = ack.need_table || !own ? 0 : table_greeted_;
   if (own) directives_.replace(std::move(ack.directives), ack.server_time_ms == 0 ? 0 : ack.server_time_ms - wall_ms());
@@ -341,15 +353,21 @@ void Sender::handle(HelloAck&& ack, Clock::time_point now) {
 
 void Sender::handle(const Ack& ack) {
   SendBuffer& buffer = outbox().buffer;
-  if (ack.durable_seq > buffer.durable_seq()) failures_ = 0;
-  buffer.durable(ack.durable_seq);
+  const std::uint64_t kept = keep_until_replicated_ ? ack.replicated_seq : ack.durable_seq;
+  if (kept > buffer.durable_seq()) failures_ = 0;
+  buffer.durable(kept);
 }
 
 void Sender::handle(const Fault& fault, Clock::time_point now) {
   status_.last_fault_cause = fault.cause;
   status_.last_fault = one_line(fault.message);
-  if (fault.cause == FaultCause::kBadReport) {
+  if (fault.cause == FaultCause::kMoved) {
+    move(fault.server, now);
+  } else if (fault.cause == FaultCause::kBadReport) {
     outbox().buffer.reject(fault.seq);
+  } else if (fault.cause == FaultCause::kDenied) {
+    // What lies in the spool stays there: with another token it may be taken.
+    if (!has_new_token()) return stop(status_.last_fault);
   } else if (for_good(fault.cause)) {
     if (left_over_.empty()) return stop(status_.last_fault);
     const SendBuffer& buffer = outbox().buffer;
@@ -370,6 +388,12 @@ void Sender::next_outbox(Clock::time_point now) {
   stream_.reset();
   state_ = State::kWaiting;
   retry_at_ = now;
+}
+
+bool Sender::has_new_token() const {
+  std::string fault;
+  const Security now = read_security(options_.credentials, fault);
+  return fault.empty() && now.token != token_;
 }
 
 void Sender::stop(std::string_view why) {
@@ -451,20 +475,34 @@ void Sender::on_end(const Stream::End& end, Clock::time_point now) {
   if (!end.message.empty()) status_.last_fault = one_line(end.message);
   if (!failure_said_) {
     failure_said_ = true;
-    log_line("no connection to " + options_.server + " (" + (end.message.empty() ? "stream ended" : one_line(end.message)) +
+    log_line("no connection to " + servers_.current() + " (" + (end.message.empty() ? "stream ended" : one_line(end.message)) +
              "); training goes on, and what fits into the buffer is sent later");
   }
+  servers_.failed();
   retry(now);
+}
+
+// Another server has the run. That is no failure, as long as it doesn't go round.
+void Sender::move(const std::string& owner, Clock::time_point now) {
+  if (!servers_.moved(owner)) return;  // the stream ends, which is a failure
+  stream_.reset();
+  state_ = State::kWaiting;
+  status_.connection = SCALEWATCH_WAITING;
+  retry_at_ = now + jitter(kMoveJitter * (1 << servers_.moves()));
 }
 
 // Full jitter: anywhere up to a bound that doubles with each failure.
 void Sender::retry(Clock::time_point now) {
   state_ = State::kWaiting;
   status_.connection = SCALEWATCH_WAITING;
-  milliseconds bound = std::min(kLongestBackoff, kFirstBackoff * (1 << std::min(failures_, 6U)));
+  milliseconds bound = std::min(kLongestBackoff, kFirstBackoff * (1 << std::min(rounds_failed(), 6U)));
   if (mail_.closing) bound = std::min(bound, kClosingBackoff);
   ++failures_;
-  retry_at_ = now + milliseconds(std::uniform_int_distribution<std::int64_t>(0, bound.count())(random_));
+  retry_at_ = now + jitter(bound);
+}
+
+milliseconds Sender::jitter(milliseconds bound) {
+  return milliseconds(std::uniform_int_distribution<std::int64_t>(0, bound.count())(random_));
 }
 
 Sender::Clock::time_point Sender::next_deadline() const {

@@ -13,12 +13,14 @@
 #include <string_view>
 #include <vector>
 
+#include "client_lib/src/credentials.h"
 #include "client_lib/src/device_results.h"
 #include "client_lib/src/mailbox.h"
 #include "client_lib/src/pack.h"
 #include "client_lib/src/ring.h"
 #include "client_lib/src/sampling.h"
 #include "client_lib/src/send_buffer.h"
+#include "client_lib/src/servers.h"
 #include "client_lib/src/spool.h"
 #include "client_lib/src/stream.h"
 #include "client_lib/src/types.h"
@@ -27,7 +29,8 @@
 namespace scalewatch::client {
 
 struct SenderOptions {
-  std::string server;
+  std::vector<std::string> servers;  // not empty
+  Credentials credentials;
   std::uint64_t buffer_bytes = 0;
   std::size_t ring_attempts = 0;
   SpoolOptions spool;
@@ -74,7 +77,11 @@ class Sender {
   void send(const std::string& message);
   void on_end(const Stream::End& end, Clock::time_point now);
   void retry(Clock::time_point now);
+  void move(const std::string& owner, Clock::time_point now);
+  [[nodiscard]] std::chrono::milliseconds jitter(std::chrono::milliseconds bound);
   void stop(std::string_view why);
+  // After a denial: whether there is another token now, to try again with.
+  [[nodiscard]] bool has_new_token() const;
   void next_outbox(Clock::time_point now);
   [[nodiscard]] Clock::time_point next_deadline() const;
   void publish();
@@ -98,11 +105,14 @@ class Sender {
   std::uint64_t attempt_ = 0;   // the newest that was collected
   bool failing_ = false;        // that attempt failed
   std::deque<Outbox> left_over_;
-  std::uint64_t left_over_done_ = 0;  // incarnation order of the newest that was sent or refused
+  bool keep_until_replicated_ = false;  // as the newest server said
+  std::uint64_t left_over_done_ = 0;    // incarnation order of the newest that was sent or refused
   Outbox own_;
 
   State state_ = State::kWaiting;
   std::unique_ptr<Stream> stream_;
+  std::string token_;  // that the stream showed
+  Servers servers_;
   Status status_;
   bool stopped_ = false;
   bool failure_said_ = false;
@@ -116,6 +126,8 @@ class Sender {
   Clock::time_point last_write_;
   Clock::time_point look_at_age_;
   unsigned failures_ = 0;  // since the last stream that brought anything forward
+  // How often all servers have failed since then.
+  [[nodiscard]] unsigned rounds_failed() const { return failures_ / static_cast<unsigned>(servers_.size()); }
   unsigned tries_closing_ = 0;
   std::minstd_rand random_;
 };

@@ -25,15 +25,9 @@ constexpr int kMaxReceivedBytes = 1 << 20;
 constexpr int kKeepaliveMs = 310'000;
 constexpr int kKeepaliveTimeoutMs = 20'000;
 
-bool on_this_machine(const std::string& server) {
-  for (const char* prefix : {"127.", "localhost:", "[::1]:", "unix:"}) {
-    if (server.rfind(prefix, 0) == 0) return true;
-  }
-  return false;
-}
-
-std::shared_ptr<grpc::Channel> connect(const std::string& server) {
+std::shared_ptr<grpc::Channel> connect(const std::string& server, const Security& security) {
   grpc::ChannelArguments args;
+  args.SetUserAgentPrefix("scalewatch-client/" SCALEWATCH_VERSION_TEXT);  // what Hello has no field for
   args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   args.SetMaxReceiveMessageSize(kMaxReceivedBytes);
@@ -42,7 +36,12 @@ std::shared_ptr<grpc::Channel> connect(const std::string& server) {
   args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   args.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   if (on_this_machine(server)) args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  return grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(), args);
+  if (!security.tls) return grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(), args);
+  grpc::SslCredentialsOptions options;
+  options.pem_root_certs = security.authorities;
+  options.pem_cert_chain = security.certificate;
+  options.pem_private_key = security.key;
+  return grpc::CreateCustomChannel(server, grpc::SslCredentials(options), args);
 }
 
 }  // namespace
@@ -50,8 +49,11 @@ std::shared_ptr<grpc::Channel> connect(const std::string& server) {
 // gRPC's side. A hold keeps the call open for operations from outside until the read side has ended.
 class Stream::Call final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  Call(const std::string& server, std::function<void()> wake)
-      : wake_(std::move(wake)), channel_(connect(server)), stub_(channel_) {
+  Call(const std::string& server, const Security& security, std::function<void()> wake)
+      : wake_(std::move(wake)), channel_(connect(server, security)), stub_(channel_) {
+    if (!security.token.empty() && (security.tls || on_this_machine(server))) {
+      context_.AddMetadata("authorization", "Bearer " + security.token);
+    }
     stub_.PrepareBidiStreamingCall(&context_, kMethod, {}, this);
     AddHold();
     StartRead(&incoming_);
@@ -176,8 +178,8 @@ class Stream::Call final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc
   bool done_ = false;
 };
 
-Stream::Stream(const std::string& server, std::function<void()> wake)
-    : call_(std::make_unique<Call>(server, std::move(wake))) {}
+Stream::Stream(const std::string& server, const Security& security, std::function<void()> wake)
+    : call_(std::make_unique<Call>(server, security, std::move(wake))) {}
 Stream::~Stream() = default;
 
 bool Stream::can_write() const {

@@ -9,6 +9,8 @@
 #include <optional>
 #include <string>
 
+#include "client_lib/src/credentials.h"
+
 namespace scalewatch::client {
 
 class Stream {
@@ -18,8 +20,9 @@ class Stream {
     std::string message;
   };
 
-  // Connects to server (host:port, [v6]:port or unix:path). wake is called from gRPC's threads whenever something changed.
-  Stream(const std::string& server, std::function<void()> wake);
+  // Connects to server (host:port, [v6]:port or unix:path) and shows the token, but not without TLS to another machine. wake is
+  // called from gRPC's threads whenever something changed.
+  Stream(const std::string& server, const Security& security, std::function<void()> wake);
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;

@@ -202,6 +202,8 @@ enum class FaultCause : std::uint8_t {
   kLimit = 6,
   kShuttingDown = 7,
   kProtocol = 8,
+  kMoved = 9,
+  kDenied = 10,
 };
 
 }  // namespace scalewatch::client

@@ -92,6 +92,9 @@ HelloAck read_hello_ack(pbf_reader in) {
       case 8:
         ack.server_time_ms = in.get_int64();
         break;
+      case 9:
+        ack.keep_until_replicated = in.get_bool();
+        break;
       default:
         in.skip();
     }
@@ -106,6 +109,8 @@ Ack read_ack(pbf_reader in) {
       ack.folded_seq = in.get_uint64();
     } else if (in.tag() == 2) {
       ack.durable_seq = in.get_uint64();
+    } else if (in.tag() == 3) {
+      ack.replicated_seq = in.get_uint64();
     } else {
       in.skip();
     }
@@ -119,7 +124,7 @@ Fault read_fault(pbf_reader in) {
     switch (in.tag()) {
       case 1: {
         const std::int32_t cause = in.get_enum();
-        if (cause > 0 && cause <= static_cast<int>(FaultCause::kProtocol)) fault.cause = static_cast<FaultCause>(cause);
+        if (cause > 0 && cause <= static_cast<int>(FaultCause::kDenied)) fault.cause = static_cast<FaultCause>(cause);
         break;
       }
       case 2:
@@ -127,6 +132,9 @@ Fault read_fault(pbf_reader in) {
         break;
       case 3:
         fault.seq = in.get_uint64();
+        break;
+      case 4:
+        fault.server = in.get_string();
         break;
       default:
         in.skip();

@@ -28,16 +28,19 @@ struct HelloAck {
   bool need_table = false;
   std::uint32_t max_message_bytes = 0;  // 0 = not said
   std::int64_t server_time_ms = 0;      // 0 = not said
+  bool keep_until_replicated = false;   // buffers are freed by Ack.replicated_seq
   std::vector<Directive> directives;
 };
 struct Ack {
   std::uint64_t folded_seq = 0;
   std::uint64_t durable_seq = 0;
+  std::uint64_t replicated_seq = 0;
 };
 struct Fault {
   FaultCause cause = FaultCause::kUnspecified;
   std::string message;
   std::uint64_t seq = 0;
+  std::string server;  // kMoved: who has the run
 };
 // monostate: a kind that this client does not know; to be passed over.
 using ServerMessage = std::variant<std::monostate, HelloAck, Ack, Directive, Fault>;

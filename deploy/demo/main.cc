@@ -66,6 +66,7 @@ MODE
   --server H:P     scalewatchd's gRPC address (default $SCALEWATCH_SERVER, else 127.0.0.1:7462)
   --no-monitor     train without Scalewatch
   --progress N     a line every N steps; 0 = only the last (default 50)
+  --version        print the version and end
   --help
 )";
 
@@ -95,9 +96,10 @@ Arguments parse(int argc, char** argv) {
     kServer,
     kNoMonitor,
     kProgress,
-    kHelpAsked
+    kHelpAsked,
+    kVersionAsked
   };
-  constexpr std::array<option, 15> kOptions{{{"steps", required_argument, nullptr, kSteps},
+  constexpr std::array<option, 16> kOptions{{{"steps", required_argument, nullptr, kSteps},
                                              {"ranks", required_argument, nullptr, kRanks},
                                              {"batch", required_argument, nullptr, kBatch},
                                              {"lr", required_argument, nullptr, kLr},
@@ -111,6 +113,7 @@ Arguments parse(int argc, char** argv) {
                                              {"no-monitor", no_argument, nullptr, kNoMonitor},
                                              {"progress", required_argument, nullptr, kProgress},
                                              {"help", no_argument, nullptr, kHelpAsked},
+                                             {"version", no_argument, nullptr, kVersionAsked},
                                              {nullptr, 0, nullptr, 0}}};
   Arguments arguments;
   TrainerOptions& trainer = arguments.trainer;
@@ -157,6 +160,9 @@ Arguments parse(int argc, char** argv) {
         break;
       case kHelpAsked:
         std::fputs(kHelp, stdout);
+        std::exit(0);
+      case kVersionAsked:
+        std::printf("scalewatch-demo %s\n", scalewatch_version());
         std::exit(0);
       default:
         throw std::invalid_argument("see --help");

@@ -57,6 +57,13 @@ class AlertBook : public engine::AlertOutbox {
   // Nothing is submitted after it.
   void stop();
 
+  // A run comes from another server, which fed its alerts into `reader`'s store. Returns what may not have been delivered
+  // there, to be committed: pages of the last minutes, under the keys that they had. Throws StoreError.
+  engine::CommitBatch take_run(const std::string& run_uid, engine::AlertReader& reader);
+  // A run goes to another server, which tells of its alerts from now on. Returns what closes them here, to be committed; nobody
+  // is told. Throws StoreError.
+  engine::CommitBatch leave_run(const std::string& run_uid, engine::AlertReader& reader);
+
   void stage(const engine::RunContext& run, const std::vector<domain::FindingEvent>& events,
              engine::CommitBatch& batch) override;
   void committed(const engine::CommitBatch& batch) override;

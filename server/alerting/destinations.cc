@@ -118,7 +118,13 @@ std::string Destinations::refusal(const std::string& host) const {
 std::string Destinations::refusal(const std::string& host, const sockaddr& address) const {
   // A list that does not have the host has refused it by its name.
   if (lists(host)) return {};
-  return refusal_of(kind_of(address), loopback, fmt::format("where host {} leads", host));
+  const Kind kind = kind_of(address);
+  const std::string what = fmt::format("where host {} leads", host);
+  // Whoever writes localhost means it; a name of the network's that leads here is somebody else's doing.
+  if (kind == Kind::kLoopback && kind_of_name(plain(host)) != Kind::kLoopback) {
+    return what + " is this machine itself; list the host in alerting.allowed_hosts if it is meant";
+  }
+  return refusal_of(kind, loopback, what);
 }
 
 bool is_loopback_host(std::string host) {

@@ -15,7 +15,7 @@ struct Destinations {
   // hosts but link-local ones and metadata services (169.254.0.0/16, fe80::/10, fd00:ec2::254) and, unless the next says
   // otherwise, loopback.
   std::vector<std::string> hosts;
-  bool loopback = true;  // 127.0.0.0/8, ::1 and localhost need no listing while hosts is empty
+  bool loopback = true;  // 127.0.0.0/8, ::1 and localhost, written as such, need no listing while hosts is empty
 
   // "a, b c" as a list; what lies between is commas or spaces.
   static std::vector<std::string> parse(std::string_view text);

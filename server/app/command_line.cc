@@ -7,6 +7,7 @@
 #include "server/app/config.h"
 #include "server/app/settings.h"
 #include "server/app/version.h"
+#include "server/auth/token_file.h"
 #include "server/metrics/catalog.h"
 
 namespace scalewatch::app {
@@ -51,6 +52,14 @@ void apply_flag(Config& config, const std::string& flag, const std::string& key,
   }
 }
 
+void check_tokens(const std::string& file) {
+  try {
+    auth::read_tokens(file);
+  } catch (const auth::TokenFileError& error) {
+    throw ConfigError(std::string("auth.tokens_file: ") + error.what());
+  }
+}
+
 }  // namespace
 
 CommandLine parse_command_line(int argc, const char* const* argv, bool again) {
@@ -58,6 +67,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, bool again) {
   std::map<std::string, std::string> given;
   std::vector<std::string> sets;
   bool insecure = false;
+  bool anonymous = false;
   bool metrics_reference = false;
 
   CLI::App app("scalewatchd: watches the numbers of mixed-precision training.", "scalewatchd");
@@ -74,7 +84,9 @@ CommandLine parse_command_line(int argc, const char* const* argv, bool again) {
     app.add_option(shortcut.flag, given[shortcut.flag], shortcut.help)
         ->option_text(shortcut.value + (standard.empty() ? "" : " [" + standard + "]"));
   }
-  app.add_flag("--insecure-listen", insecure, "Allow addresses other than loopback, without encryption or login");
+  app.add_flag("--insecure-listen", insecure, "Allow addresses other than loopback without TLS");
+  app.add_flag("--anonymous-listen", anonymous,
+               "Allow them without tokens or clients' certificates: whoever reaches them may do everything");
   app.add_option("--set", sets, "Set any key below; may be given again")->option_text("KEY=VALUE")->allow_extra_args(false);
   app.add_flag("--check", out.check, "Validate the configuration and exit");
   app.add_flag("--metrics-reference", metrics_reference, "Print what /metrics shows, as Markdown, and exit");
@@ -111,8 +123,10 @@ CommandLine parse_command_line(int argc, const char* const* argv, bool again) {
     if (app.count(shortcut.flag) > 0) apply_flag(out.config, shortcut.flag, shortcut.key, given[shortcut.flag]);
   }
   if (insecure) out.config.insecure_listen = true;
+  if (anonymous) out.config.anonymous_listen = true;
   bind_sinks(out.config);
   validate(out.config);
+  if (out.check && !out.config.gate.tokens_file.empty()) check_tokens(out.config.gate.tokens_file);
   return out;
 }
 

@@ -24,11 +24,43 @@ domain::Thresholds thresholds_of(const Config& config, const std::string& run) {
 void validate(const Config& config) {
   for (const auto& [key, address] :
        {std::pair("listen.grpc", &config.grpc_address), std::pair("listen.http", &config.http_address)}) {
-    if (address->loopback() || config.insecure_listen) continue;
-    throw ConfigError(std::string(key) + ": " + address->text() +
-                      " can be reached from other machines, and connections are neither encrypted nor authenticated; listen on "
-                      "127.0.0.1, or accept that with --insecure-listen");
+    if (address->loopback()) continue;
+    // Two dangers, and each is accepted on its own.
+    const std::string reach = std::string(key) + ": " + address->text() + " can be reached from other machines, and ";
+    if (!config.tls.on() && !config.insecure_listen) {
+      throw ConfigError(reach +
+                        "connections are not encrypted: set tls.certificate and tls.key, listen on 127.0.0.1, or accept that "
+                        "with --insecure-listen");
+    }
+    if (config.gate.tokens_file.empty() && config.tls.client_ca.empty() && !config.anonymous_listen) {
+      throw ConfigError(reach +
+                        "whoever does may do everything: set auth.tokens_file (`scalewatch admin token create` makes it) or "
+                        "tls.client_ca, listen on 127.0.0.1, or accept that with --anonymous-listen");
+    }
   }
+  if (config.tls.certificate.empty() != config.tls.key.empty()) {
+    throw ConfigError("tls.certificate and tls.key go together: one of them is empty");
+  }
+  if (!config.tls.client_ca.empty() && !config.tls.on()) {
+    throw ConfigError("tls.client_ca: needs tls.certificate and tls.key too");
+  }
+  if (config.tls.on()) {
+    try {
+      auth::make_server_context(config.tls);
+    } catch (const auth::TlsError& error) {
+      throw ConfigError(error.what());
+    }
+  }
+  if (config.fleet.on()) {
+    try {
+      fleet::parse_instances(config.fleet.instances, config.fleet.self);
+    } catch (const std::invalid_argument& error) {
+      throw ConfigError(std::string("fleet.instances: ") + error.what());
+    }
+  } else if (!config.fleet.self.empty()) {
+    throw ConfigError("fleet.self: is set, and fleet.instances is empty");
+  }
+  if (const std::string fault = clickhouse::fault_of(config.clickhouse); !fault.empty()) throw ConfigError(fault);
   if (config.data_dir.empty()) throw ConfigError("data_dir: must not be empty");
   const std::vector<std::string> faults = alerting::validate(config.sinks);
   if (!faults.empty()) throw ConfigError("alerting.sinks: " + faults.front());

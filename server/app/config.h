@@ -12,7 +12,11 @@
 #include "server/alerting/book_options.h"
 #include "server/alerting/sink_config.h"
 #include "server/app/units.h"
+#include "server/auth/gate.h"
+#include "server/auth/tls_files.h"
 #include "server/engine/engine.h"
+#include "server/fleet/instances.h"
+#include "server/history/clickhouse/options.h"
 #include "server/history/sqlite_store.h"
 #include "server/http/server.h"
 #include "server/metrics/exporter.h"
@@ -45,9 +49,13 @@ struct Config {
 
   std::string data_dir = "./scalewatch-data";
   history::StoreOptions history;
+  clickhouse::Options clickhouse;
   Address grpc_address{"127.0.0.1", 7462};
   Address http_address{"127.0.0.1", 9464};
-  bool insecure_listen = false;
+  bool insecure_listen = false;   // beyond loopback without encryption
+  bool anonymous_listen = false;  // beyond loopback without tokens or certificates of clients
+  auth::TlsFiles tls;             // of gRPC and HTTP
+  auth::GateOptions gate;
   std::string port_file;   // empty: none
   std::string public_url;  // empty: alerts carry no links
   std::string log_level = "info";
@@ -55,6 +63,7 @@ struct Config {
   engine::EngineOptions engine;
   std::vector<RunRules> rules_by_run;
   GrpcOptions grpc;
+  fleet::Options fleet;
   http::Options http;  // its address and port are set from http_address
   metrics::Options metrics;
   std::vector<alerting::SinkConfig> sinks;

@@ -7,11 +7,15 @@
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/impl/service_type.h>
 #include <grpcpp/resource_quota.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/security/tls_credentials_options.h>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/system/error_code.hpp>
 
+#include <chrono>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -42,19 +46,40 @@ void log_grpc(gpr_log_func_args* args) {
   log::debug(args->message, {{"from", "grpc"}});
 }
 
+constexpr std::chrono::milliseconds kHandshake{10'000};
+constexpr unsigned kLookSeconds = 1;  // at the certificates
+
 int to_int(std::chrono::milliseconds duration) {
   return static_cast<int>(duration.count());
+}
+
+std::shared_ptr<grpc::ServerCredentials> credentials_of(const auth::TlsFiles& files) {
+  namespace ge = grpc::experimental;
+  if (!files.on()) return grpc::InsecureServerCredentials();
+  ge::TlsServerCredentialsOptions options(
+      std::make_shared<ge::FileWatcherCertificateProvider>(files.key, files.certificate, files.client_ca, kLookSeconds));
+  options.watch_identity_key_cert_pairs();
+  if (files.client_ca.empty()) {
+    options.set_cert_request_type(GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
+  } else {
+    options.watch_root_certs();
+    options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  }
+  // A server has no name of its clients to check.
+  options.set_check_call_host(false);
+  return ge::TlsServerCredentials(options);
 }
 
 }  // namespace
 
 GrpcListener::GrpcListener(const Address& address, const GrpcOptions& options, std::uint32_t max_message_bytes,
-                           std::vector<std::unique_ptr<grpc::Service>> services, CallEnded ended)
+                           const GrpcSecurity& security, std::vector<std::unique_ptr<grpc::Service>> services, CallEnded ended)
     : services_(std::move(services)) {
   gpr_set_log_function(log_grpc);
   probe(address);
   grpc::EnableDefaultHealthCheckService(true);
-  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  // Its streams hold a thread each, and know no tokens.
+  if (!security.tokens) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
 
   grpc::ResourceQuota quota("scalewatchd");
   quota.Resize(options.memory);
@@ -73,8 +98,9 @@ GrpcListener::GrpcListener(const Address& address, const GrpcOptions& options, s
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, to_int(options.keepalive_timeout));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, to_int(options.min_ping_interval));
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, to_int(kHandshake));
   int port = 0;
-  builder.AddListeningPort(address.text(), grpc::InsecureServerCredentials(), &port);
+  builder.AddListeningPort(address.text(), credentials_of(security.tls), &port);
   for (const auto& service : services_) builder.RegisterService(service.get());
   builder.experimental().SetInterceptorCreators(meter_calls(std::move(ended)));
   server_ = builder.BuildAndStart();
@@ -84,6 +110,10 @@ GrpcListener::GrpcListener(const Address& address, const GrpcOptions& options, s
 
 GrpcListener::~GrpcListener() {
   stop();
+}
+
+void GrpcListener::say_leaving() {
+  if (auto* health = server_ ? server_->GetHealthCheckService() : nullptr) health->SetServingStatus(false);
 }
 
 void GrpcListener::stop() {

@@ -15,14 +15,21 @@ class Service;
 
 namespace scalewatch::app {
 
+struct GrpcSecurity {
+  auth::TlsFiles tls;   // read again by gRPC when they change
+  bool tokens = false;  // are asked for: what needs none is not offered, but for health
+};
+
 class GrpcListener {
  public:
   // Throws std::runtime_error that names the address and the cause.
   GrpcListener(const Address& address, const GrpcOptions& options, std::uint32_t max_message_bytes,
-               std::vector<std::unique_ptr<grpc::Service>> services, CallEnded ended);
+               const GrpcSecurity& security, std::vector<std::unique_ptr<grpc::Service>> services, CallEnded ended);
   ~GrpcListener();  // stops
 
   [[nodiscard]] std::uint16_t port() const { return port_; }
+  // Health says NOT_SERVING from now on; calls are served all the same.
+  void say_leaving();
   // Health says NOT_SERVING, calls under way get one second, the rest is cancelled. Idempotent.
   void stop();
 

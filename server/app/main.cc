@@ -35,6 +35,16 @@ void allow_many_files() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// In one sentence.
+std::string who_may_connect(const Config& config) {
+  const bool local = config.grpc_address.loopback() && config.http_address.loopback();
+  const bool tokens = !config.gate.tokens_file.empty();
+  std::string out = local ? "only this machine can connect" : "other machines can connect";
+  out += config.tls.on() ? ", with TLS" : ", without encryption";
+  if (!config.tls.client_ca.empty()) out += " and a client's certificate";
+  return out + (tokens ? "; a token is needed" : "; no token is needed");
+}
+
 int run(const Config& config, const ReadConfig& read_again, const sigset_t& signals) {
   log::setup(config.log_level, config.log_format);
   int code = 0;
@@ -44,9 +54,16 @@ int run(const Config& config, const ReadConfig& read_again, const sigset_t& sign
     Address http = config.http_address;
     grpc.port = server.grpc_port();
     http.port = server.http_port();
-    fmt::print("scalewatchd {}: gRPC {}, HTTP http://{}, data in {}\n", kVersion, grpc.text(), http.text(), config.data_dir);
+    fmt::print("scalewatchd {}: gRPC {}, HTTP {}://{}, data in {}\n", kVersion, grpc.text(), config.tls.on() ? "https" : "http",
+               http.text(), config.data_dir);
+    fmt::print("{}\n", who_may_connect(config));
     std::fflush(stdout);
-    log::info("started", {{"version", kVersion}, {"grpc", grpc.text()}, {"http", http.text()}, {"data_dir", config.data_dir}});
+    log::info("started", {{"version", kVersion},
+                          {"grpc", grpc.text()},
+                          {"http", http.text()},
+                          {"data_dir", config.data_dir},
+                          {"access", who_may_connect(config)}});
+    for (const std::string& warning : scalewatch::auth::tls_warnings(config.tls)) log::warning(warning);
 
     int signal = 0;
     while (sigwait(&signals, &signal) == 0 && signal == SIGHUP) server.reload("SIGHUP");

@@ -24,6 +24,7 @@
 #include "server/alerting/sink_tester.h"
 #include "server/app/alert_log.h"
 #include "server/app/config_diff.h"
+#include "server/app/fleet_wiring.h"
 #include "server/app/grpc_listener.h"
 #include "server/app/log.h"
 #include "server/app/port_file.h"
@@ -31,6 +32,9 @@
 #include "server/app/version.h"
 #include "server/engine/engine.h"
 #include "server/engine/rule_book.h"
+#include "server/history/clickhouse/feeder.h"
+#include "server/history/clickhouse/older.h"
+#include "server/history/clickhouse/shared.h"
 #include "server/history/history_api.h"
 #include "server/history/history_service.h"
 #include "server/history/sqlite_store.h"
@@ -65,7 +69,8 @@ std::vector<metrics::SinkSample> sink_samples(const alerting::Delivery& delivery
   return out;
 }
 
-metrics::StoreSample store_sample(history::SqliteStore& store, const std::filesystem::path& data_dir) {
+metrics::StoreSample store_sample(history::SqliteStore& store, const std::filesystem::path& data_dir,
+                                  const clickhouse::Feeder* feeder) {
   metrics::StoreSample out;
   std::error_code error;
   if (const auto size = std::filesystem::file_size(data_dir / "history.db", error); !error) out.database_bytes = size;
@@ -75,6 +80,10 @@ metrics::StoreSample store_sample(history::SqliteStore& store, const std::filesy
   out.cache_hits = reads.hits;
   out.cache_misses = reads.misses;
   out.commits_lost = store.loss().commits_ever;
+  if (feeder != nullptr) {
+    const clickhouse::FeedStats feed = feeder->stats();
+    out.shared = {feed.reachable, feed.thinning, feed.lag_seconds, feed.lag_bytes, feed.batches, feed.records, feed.errors};
+  }
   return out;
 }
 
@@ -110,6 +119,7 @@ http::Options http_options(const Config& config) {
   http::Options options = config.http;
   options.address = config.http_address.host;
   options.port = config.http_address.port;
+  options.tls = config.tls;
   return options;
 }
 
@@ -123,6 +133,7 @@ struct Server::Impl {
       : config(from),
         read_again(std::move(read)),
         running(std::make_shared<const Config>(from)),
+        gate(config.gate),
         exporter(config.metrics, metrics_sources(), kVersion),
         http(http_options(config), http_sources()),
         store(history::SqliteStore::open(config.data_dir, config.history)),
@@ -130,21 +141,28 @@ struct Server::Impl {
         book(config.sinks, config.alerts, clock, [this](const engine::CommitBatch& batch) { delivery.committed(batch); }),
         tester(config.sinks, clock),
         loaded(load_alerts()),
-        engine(engine_options(running), *store, book, clock),
-        history(history::make_history_api(*store)),
+        shared(make_shared_history()),
+        feeder(make_feeder()),
+        older(config.clickhouse.enabled() ? std::make_unique<clickhouse::Older>(config.clickhouse) : nullptr),
+        fleet(FleetWiring::make(config, *store, shared.get(), feeder.get(), book)),
+        engine(replicated(in_fleet(engine_options(running))), *store, book, clock),
+        history(history::make_history_api(*store, {}, older.get())),
         alerts(
             *store, [this](const std::string& run) { return store->find_run(run); },
             [this](const std::string& id, const std::string& who, const std::string& comment, auto done) {
               engine.acknowledge(id, who, comment, std::move(done));
             },
             book, tester),
-        grpc(config.grpc_address, config.grpc, config.engine.limits.max_message_bytes(), make_services(),
+        grpc(config.grpc_address, config.grpc, config.engine.limits.max_message_bytes(), {config.tls, !gate.open()},
+             make_services(),
              [this](const auto& method, const auto& code, auto seconds) { exporter.rpc_ended(method, code, seconds); }),
         alert_log(engine.alert_feed()) {
     delivery.start([this](std::vector<engine::OutboxUpdate> updates) { engine.submit(std::move(updates)); });
     book.start([this](engine::CommitBatch batch,
                       std::function<void()> on_durable) { engine.submit(std::move(batch), std::move(on_durable)); },
                [this](const v1::Alert& alert) { engine.alert_feed().publish(std::make_shared<v1::Alert>(alert)); });
+    if (feeder) feeder->start([this](const std::string& run_uid) { engine.replicated(run_uid); });
+    if (fleet) fleet->fleet().start(engine);
     reloads.success_ms = clock.wall_ms();
     remember_ended();
     phase = Phase::kReady;
@@ -177,13 +195,45 @@ struct Server::Impl {
 
   ~Impl() { stop(); }
 
+  // Whose a run is, where several servers share them.
+  engine::EngineOptions in_fleet(engine::EngineOptions options) const {
+    if (!fleet) return options;
+    options.placement = &fleet->fleet();
+    options.instance = config.fleet.self;
+    return options;
+  }
+  std::unique_ptr<clickhouse::Shared> make_shared_history() const {
+    return config.clickhouse.enabled() ? std::make_unique<clickhouse::Shared>(config.clickhouse, clock) : nullptr;
+  }
+  std::unique_ptr<clickhouse::Feeder> make_feeder() const {
+    if (!config.clickhouse.enabled()) return nullptr;
+    const clickhouse::Feeder::Who who{config.fleet.on() ? config.fleet.self : config.grpc_address.text(), config.fleet.on()};
+    return std::make_unique<clickhouse::Feeder>(config.clickhouse, who, *store, clock);
+  }
+  engine::EngineOptions replicated(engine::EngineOptions options) const {
+    options.replication = feeder.get();
+    options.keep_until_replicated = config.clickhouse.required;
+    return options;
+  }
+  // What clients ask: of all servers, where there are several.
+  engine::HistoryApi& asked_history() { return fleet ? fleet->history() : *history; }
+  engine::AlertsApi& asked_alerts() {
+    if (fleet) return fleet->alerts();
+    return alerts;
+  }
+
   std::vector<std::unique_ptr<grpc::Service>> make_services() {
+    if (fleet) fleet->serve(*history, alerts);
     std::vector<std::unique_ptr<grpc::Service>> services;
-    services.push_back(ingest::make_ingest_service(engine));
-    services.push_back(history::make_history_service(*history, engine.run_feed(), *store));
+    services.push_back(ingest::make_ingest_service(engine, &gate));
+    services.push_back(history::make_history_service(asked_history(), engine.run_feed(), *store,
+                                                     {.gate = &gate, .fleet = fleet ? fleet->history_service() : nullptr}));
     services.push_back(alerting::make_alerts_service(
         alerts, engine.alert_feed(),
-        {.reload = [this](const auto& request, auto& response) { return reload_for(request, response); }}));
+        {.reload = [this](const auto& request, auto& response) { return reload_for(request, response); },
+         .gate = &gate,
+         .name_of = [this](const std::string& run) { return name_of(run); },
+         .fleet = fleet ? fleet->alerts_service() : nullptr}));
     return services;
   }
 
@@ -265,14 +315,24 @@ struct Server::Impl {
             [this] {
               return phase == Phase::kStarting ? std::vector<metrics::SinkSample>() : sink_samples(delivery, clock.wall_ms());
             },
-            [this] { return phase == Phase::kStarting ? metrics::StoreSample() : store_sample(*store, config.data_dir); },
+            [this] {
+              return phase == Phase::kStarting ? metrics::StoreSample() : store_sample(*store, config.data_dir, feeder.get());
+            },
             [this] { return reload_sample(reloads); },
-            [this] { return clock.wall_ms(); }};
+            [this] { return clock.wall_ms(); },
+            [this] { return phase == Phase::kStarting ? std::uint64_t{0} : std::uint64_t{book.unreadable()}; }};
   }
   http::Sources http_sources() {
-    return {[this] { return exporter.page(); }, [this] { return not_ready(); },
-            [this] { return phase == Phase::kReady ? history.get() : nullptr; },
-            [this] { return phase == Phase::kReady ? &alerts : nullptr; }};
+    return {[this] { return exporter.page(); },
+            [this] { return not_ready(); },
+            [this] { return phase == Phase::kReady ? &asked_history() : nullptr; },
+            [this] { return phase == Phase::kReady ? &asked_alerts() : nullptr; },
+            &gate,
+            [this](const std::string& run) { return name_of(run); }};
+  }
+  std::string name_of(const std::string& run) const {
+    const auto row = store->find_run(run);
+    return row ? row->name : std::string();
   }
   std::string not_ready() const {
     if (phase == Phase::kStarting) return "starting: runs are being loaded";
@@ -284,10 +344,16 @@ struct Server::Impl {
   void stop() {
     if (phase.exchange(Phase::kStopping) == Phase::kStopping) return;
     { std::lock_guard under_way(reload_mutex); }  // none begins from now on
+    if (fleet) {
+      grpc.say_leaving();
+      fleet->fleet().drain();
+    }
     book.stop();
     flush_alerts();
     delivery.stop();
+    if (fleet) fleet->fleet().stop();
     engine.stop();
+    if (feeder) feeder->stop(config.alert_flush);  // what is left goes after the next start
     grpc.stop();
     http.stop();
     if (!config.port_file.empty()) remove_port_file(config.port_file);
@@ -310,6 +376,7 @@ struct Server::Impl {
   engine::ReloadStatus reloads;
   std::atomic<Phase> phase{Phase::kStarting};
   SystemClock clock;
+  auth::Gate gate;
   metrics::Exporter exporter;
   http::Server http;
   const std::unique_ptr<history::SqliteStore> store;
@@ -317,6 +384,10 @@ struct Server::Impl {
   alerting::AlertBook book;
   alerting::SinkTester tester;
   const bool loaded;
+  const std::unique_ptr<clickhouse::Shared> shared;  // null: there is no shared history
+  const std::unique_ptr<clickhouse::Feeder> feeder;
+  const std::unique_ptr<clickhouse::Older> older;
+  const std::unique_ptr<FleetWiring> fleet;  // null: this server is alone
   engine::Engine engine;
   const std::unique_ptr<engine::HistoryApi> history;
   alerting::StoredAlerts alerts;

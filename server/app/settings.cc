@@ -50,6 +50,18 @@ void add_history_settings(history::StoreOptions& h, std::vector<Setting>& all) {
   all.push_back(duration("history.retention_every", r.every, kSecond, kDay, "how often these limits are looked at"));
 }
 
+void add_security_settings(Config& c, std::vector<Setting>& all) {
+  all.push_back(text("tls.certificate", c.tls.certificate,
+                     "PEM file of the server's certificate and those that lead to its authority; empty = no TLS"));
+  all.push_back(text("tls.key", c.tls.key, "PEM file of its key, without a password"));
+  all.push_back(text("tls.client_ca", c.tls.client_ca,
+                     "PEM file of authorities: clients must show a certificate of one; empty = none is asked for"));
+  all.push_back(text("auth.tokens_file", c.gate.tokens_file,
+                     "file that `scalewatch admin token` keeps: callers must show one of them; empty = none is asked for"));
+  all.push_back(text("auth.audit_log", c.gate.audit_log,
+                     "file that gets a line of JSON for each call that changes something or was refused; empty = the log"));
+}
+
 }  // namespace
 
 std::vector<Setting> settings(Config& c) {
@@ -58,13 +70,17 @@ std::vector<Setting> settings(Config& c) {
   add(text("data_dir", c.data_dir, "folder of the history; made when missing"));
   add(address("listen.grpc", c.grpc_address, "where trainers and tools connect; port 0 = any free one"));
   add(address("listen.http", c.http_address, "metrics, health and the JSON API; port 0 = any free one"));
-  add(flag("listen.insecure", c.insecure_listen, "allow addresses other than loopback, without encryption or login"));
+  add(flag("listen.insecure", c.insecure_listen, "allow addresses other than loopback without TLS"));
+  add(flag("listen.anonymous", c.anonymous_listen,
+           "allow them without tokens or clients' certificates: anybody may everything"));
   add(text("listen.port_file", c.port_file, "file that gets \"grpc=PORT\" and \"http=PORT\" once both listen; empty = none"));
   add(text("listen.public_url", c.public_url, "where people reach the HTTP side, for links in alerts; empty = no links"));
+  add_security_settings(c, all);
   add(choice("log.level", c.log_level, {"debug", "info", "warning", "error", "off"}, "least level that is written"));
   add(choice("log.format", c.log_format, {"text", "json"}, "one line an event on standard error, as text or JSON"));
 
   add_history_settings(c.history, all);
+  add_clickhouse_settings(c.clickhouse, all);
 
   engine::EngineOptions& e = c.engine;
   add(number("engine.threads", e.threads, 1, 256, "threads that fold reports into runs"));
@@ -81,6 +97,9 @@ std::vector<Setting> settings(Config& c) {
   add(number("engine.max_runs", e.max_runs, 1, 10'000'000, "runs known in all"));
   add(number("engine.max_ranks", e.max_ranks, 1, 10'000'000, "ranks of one run"));
   add_limits(e.limits, all);
+  add(number("limits.max_streams", c.gate.max_streams, 0, 10'000'000, "streams of all clients together; 0 = no limit"));
+  add(number("limits.max_records_per_second", c.gate.max_records_per_second, 0, 1'000'000'000,
+             "of all clients together: more is read later; 0 = no limit"));
 
   domain::CollectionOptions& k = e.collection;
   add(flag("collection.stats_leader", k.stats_leader, "of ranks that hold the same tensors, one sends full statistics"));
@@ -100,6 +119,8 @@ std::vector<Setting> settings(Config& c) {
   add(duration("grpc.keepalive_timeout", c.grpc.keepalive_timeout, kSecond, kDay,
                "and is closed without an answer after this"));
   add(duration("grpc.min_ping_interval", c.grpc.min_ping_interval, 0, kDay, "clients that ask more often are closed"));
+
+  add_fleet_settings(c.fleet, all);
 
   add(number("http.max_connections", c.http.max_connections, 1, 100'000, "further ones get 503"));
   add(number("http.api_threads", c.http.api_threads, 1, 256, "threads that answer /api/"));

@@ -52,6 +52,11 @@ Setting text(std::string key, std::string& field, std::string help);
 Setting flag(std::string key, bool& field, std::string help);
 Setting address(std::string key, Address& field, std::string help);
 
+// history.clickhouse.*
+void add_clickhouse_settings(clickhouse::Options& options, std::vector<Setting>& all);
+// fleet.*
+void add_fleet_settings(fleet::Options& options, std::vector<Setting>& all);
+
 // rules.*: the thresholds of the rules.
 void add_rule_settings(domain::Thresholds& thresholds, std::vector<Setting>& all);
 

@@ -11,6 +11,7 @@
 #include "server/cli/alert_commands.h"
 #include "server/cli/client.h"
 #include "server/cli/config_file.h"
+#include "server/cli/credentials.h"
 #include "server/cli/detail_commands.h"
 #include "server/cli/options.h"
 #include "server/cli/pager.h"
@@ -30,8 +31,9 @@ namespace {
 constexpr const char* kFooter =
     "Exit codes: 0 done (doctor: healthy or info), 1 doctor found a warning, 2 doctor found something critical,\n"
     "3 nothing could be read (no server, unknown run, time-out), 64 wrong use; checklist: 1 something is violated.\n"
-    "Colours are off without a terminal, with --no-color or with NO_COLOR set. Defaults of --server, --color, --unicode,\n"
-    "--pager, --time and --width may stand in $XDG_CONFIG_HOME/scalewatch/config.yaml (or the file that SCALEWATCH_CONFIG\n"
+    "Colours are off without a terminal, with --no-color or with NO_COLOR set. Defaults of --server, --token-file,\n"
+    "--ca-file, --cert-file, --key-file, --color, --unicode, --pager, --time and --width may stand in "
+    "$XDG_CONFIG_HOME/scalewatch/config.yaml (or the file that SCALEWATCH_CONFIG\n"
     "names) as lines of KEY: VALUE; an option outdoes the environment, which outdoes the file.";
 
 constexpr const char* kReplayFooter =
@@ -62,7 +64,8 @@ std::vector<std::string> log_formats() {
 }
 
 // Empty when `server` is HOST:PORT (or [IPV6]:PORT), else what is wrong with it.
-std::string check_server(const std::string& server) {
+std::string check_server(const std::string& given) {
+  const std::string server = without_scheme(given);
   const auto colon = server.rfind(':');
   const std::string wanted = " is not HOST:PORT, for example 127.0.0.1:7462 or [::1]:7462";
   if (colon == std::string::npos || colon == 0) return server + wanted;
@@ -105,10 +108,17 @@ class Parser {
     app_.require_subcommand(1);
     app_.set_version_flag("--version", "scalewatch " SCALEWATCH_VERSION);
     auto& global = line_.global;
-    app_.add_option("--server", global.server, "Address of scalewatchd, HOST:PORT")
+    app_.add_option("--server", global.server, "Address of scalewatchd, HOST:PORT; https:// before it: with TLS")
         ->envname("SCALEWATCH_SERVER")
         ->capture_default_str()
         ->check(check_server, "HOST:PORT");
+    token_ = file_option("--token-file", "SCALEWATCH_TOKEN_FILE", global.credentials.token_file,
+                         "File with the token to show (or SCALEWATCH_TOKEN holds it)");
+    file_option("--ca-file", "SCALEWATCH_CA_FILE", global.credentials.ca_file,
+                "PEM file of authorities that the server's certificate may be of; TLS (default: the system's)");
+    file_option("--cert-file", "SCALEWATCH_CERT_FILE", global.credentials.cert_file,
+                "PEM file of this side's certificate; TLS");
+    file_option("--key-file", "SCALEWATCH_KEY_FILE", global.credentials.key_file, "PEM file of its key");
     app_.add_flag("--json", global.json, "Print JSON: the server's answer with the field names of proto/scalewatch/v1");
     color_ = app_.add_flag("--color,!--no-color", global.color, "Colours, where the output is a terminal");
     app_.add_flag("--ascii,!--unicode", global.ascii, "Draw plots with ASCII characters only");
@@ -130,8 +140,13 @@ class Parser {
 
   CLI::App& app() { return app_; }
   [[nodiscard]] bool color_said() const { return color_->count() > 0; }
+  [[nodiscard]] bool token_file_said() const { return token_->count() > 0; }
 
  private:
+  CLI::Option* file_option(const char* name, const char* variable, std::string& file, const char* description) {
+    return app_.add_option(name, file, description)->envname(variable)->option_text("FILE");
+  }
+
   CLI::App* command(CLI::App& parent, const std::string& name, const std::string& description) {
     auto* added = parent.add_subcommand(name, description);
     added->fallthrough();
@@ -373,6 +388,7 @@ class Parser {
 
   CommandLine& line_;
   CLI::Option* color_ = nullptr;
+  CLI::Option* token_ = nullptr;
   DetailCommands details_;
   AdminCommands admin_;
   AlertCommands alert_commands_;
@@ -398,7 +414,7 @@ int perform(CommandLine& line, const Environment& env) {
   std::stop_token stop;
   if (line.streams && env.interrupt) stop = env.interrupt();
   if (line.local) return line.local(screen_for(line.global, env), stop);
-  Client client(line.global.server, stop);
+  Client client(line.global.server, line.global.credentials, stop);
   try {
     return line.action(client, screen_for(line.global, env), stop);
   } catch (const CallError&) {
@@ -470,6 +486,9 @@ int execute(int argc, const char* const* argv, const Environment& env) {
     return kExitUsage;
   }
   line.global.color_said = parser.color_said();
+  // The environment outdoes the configuration file, as everywhere.
+  const char* const token = std::getenv("SCALEWATCH_TOKEN");
+  if (token != nullptr && !parser.token_file_said()) line.global.credentials.token = token;
   const auto pager = line.global.pager && !line.streams && env.terminal && env.rows > 0 ? pager_command() : std::string();
   return pager.empty() ? perform(line, env) : perform_paged(line, env, pager);
 }
@@ -489,6 +508,9 @@ int run(int argc, const char* const* argv, const Environment& env) {
     env.out.flush();
     env.err << "scalewatch: " << error.what() << '\n';
     return error.exit_code();
+  } catch (const CredentialsError& error) {
+    env.err << "scalewatch: " << error.what() << '\n';
+    return kExitUsage;
   } catch (const ConfigError& error) {
     env.err << "scalewatch: " << error.what() << '\n';
     return kExitUsage;

@@ -21,14 +21,14 @@ constexpr int kMaxMessageBytes = 64 << 20;
 // A tail whose server vanished without a word must end. Servers refuse pings more often than every five minutes.
 constexpr int kKeepaliveMs = 330'000;
 
-std::shared_ptr<grpc::Channel> connect(const std::string& server) {
+std::shared_ptr<grpc::Channel> connect(const std::string& server, const Credentials& credentials) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   // A proxy for the web is no way to a server on the cluster's network, let alone to 127.0.0.1.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  return grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(), arguments);
+  return make_channel(server, credentials, arguments);
 }
 
 constexpr const char* kOtherPort =
@@ -45,17 +45,30 @@ std::string who_answers(const std::string& said) {
   return {};
 }
 
+// What OpenSSL said, in the midst of gRPC's words.
+std::string tls_fault(const std::string& said) {
+  const std::string_view sign = "SSL routines:";
+  const auto at = said.rfind(sign);
+  if (at == std::string::npos) return "the handshake failed: is it a server without TLS, or one that wants a certificate?";
+  auto text = said.substr(at + sign.size());
+  text = text.substr(0, text.find_first_of(",;{\""));
+  while (text.starts_with(':')) text.erase(0, 1);
+  return text::escape(text);
+}
+
 }  // namespace
 
 struct Client::Impl {
-  Impl(const std::string& address, std::stop_token stop_token)
-      : server(address),
+  Impl(const std::string& address, const Credentials& credentials, std::stop_token stop_token)
+      : server(without_scheme(address)),
+        tls(wants_tls(address, credentials)),
         stop(std::move(stop_token)),
-        channel(connect(address)),
+        channel(connect(address, credentials)),
         history(v1::History::NewStub(channel)),
         alerts(v1::Alerts::NewStub(channel)) {}
 
   std::string server;
+  bool tls;
   std::stop_token stop;
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::History::Stub> history;
@@ -70,6 +83,8 @@ struct Client::Impl {
       case grpc::StatusCode::INVALID_ARGUMENT:
         throw CallError(said, kExitUsage);
       case grpc::StatusCode::FAILED_PRECONDITION:
+      case grpc::StatusCode::PERMISSION_DENIED:
+      case grpc::StatusCode::UNAUTHENTICATED:
         throw CallError(said, kExitNothing);
       case grpc::StatusCode::DEADLINE_EXCEEDED:
         throw CallError(
@@ -84,6 +99,12 @@ struct Client::Impl {
       case grpc::StatusCode::UNAVAILABLE:
         // Two things look alike: nobody is there, or scalewatchd says that it can't just now.
         if (channel->GetState(false) != GRPC_CHANNEL_READY) {
+          if (tls && (said.find("andshake") != std::string::npos || said.find("SSL") != std::string::npos)) {
+            throw CallError(fmt::format("no TLS with {}: {}; --ca-file says whose certificate to accept, and --cert-file and "
+                                        "--key-file are this side's own",
+                                        where, tls_fault(status.error_message())),
+                            kExitNothing);
+          }
           if (const auto met = who_answers(status.error_message()); !met.empty()) {
             throw CallError(fmt::format("{} at {}: {}", met, where, kOtherPort), kExitNothing);
           }
@@ -126,7 +147,8 @@ struct Client::Impl {
   }
 };
 
-Client::Client(const std::string& server, std::stop_token stop) : impl_(std::make_unique<Impl>(server, std::move(stop))) {}
+Client::Client(const std::string& server, const Credentials& credentials, std::stop_token stop)
+    : impl_(std::make_unique<Impl>(server, credentials, std::move(stop))) {}
 Client::~Client() = default;
 
 v1::ListRunsResponse Client::list_runs(const v1::ListRunsRequest& request) {

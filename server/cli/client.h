@@ -9,6 +9,7 @@
 
 #include "scalewatch/v1/alerts.pb.h"
 #include "scalewatch/v1/history.pb.h"
+#include "server/cli/credentials.h"
 
 namespace grpc {
 class Channel;
@@ -43,8 +44,9 @@ class CallError : public std::runtime_error {
 // Every call waits at most 10 s (streams: until they are stopped) and throws CallError. Thread-safe.
 class Client {
  public:
-  // `server` is HOST:PORT. Connects on the first call. A request to stop ends calls that wait.
-  explicit Client(const std::string& server, std::stop_token stop = {});
+  // `server` is HOST:PORT, with https:// before it for TLS. Connects on the first call. A request to stop ends calls that wait.
+  // Throws CredentialsError.
+  explicit Client(const std::string& server, const Credentials& credentials = {}, std::stop_token stop = {});
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;

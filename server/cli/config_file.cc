@@ -23,6 +23,13 @@ using Set = std::function<void(const YAML::Node&, GlobalOptions&)>;
 const std::map<std::string, Set>& keys() {
   static const std::map<std::string, Set> kKeys{
       {"server", [](const YAML::Node& node, GlobalOptions& options) { options.server = node.as<std::string>(); }},
+      {"token_file",
+       [](const YAML::Node& node, GlobalOptions& options) { options.credentials.token_file = node.as<std::string>(); }},
+      {"ca_file", [](const YAML::Node& node, GlobalOptions& options) { options.credentials.ca_file = node.as<std::string>(); }},
+      {"cert_file",
+       [](const YAML::Node& node, GlobalOptions& options) { options.credentials.cert_file = node.as<std::string>(); }},
+      {"key_file",
+       [](const YAML::Node& node, GlobalOptions& options) { options.credentials.key_file = node.as<std::string>(); }},
       {"color", [](const YAML::Node& node, GlobalOptions& options) { options.color = node.as<bool>(); }},
       {"unicode", [](const YAML::Node& node, GlobalOptions& options) { options.ascii = !node.as<bool>(); }},
       {"pager", [](const YAML::Node& node, GlobalOptions& options) { options.pager = node.as<bool>(); }},

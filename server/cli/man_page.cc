@@ -57,7 +57,7 @@ std::string synopsis(const TreeCommand& command) {
 std::string man_page(const CLI::App& app) {
   const auto root = command_tree(app);
   std::string out =
-      ".TH SCALEWATCH 1\n.SH NAME\nscalewatch \\- " + roff("tells how mixed-precision training runs are doing") + "\n";
+      ".TH SCALEWATCH 1\n.ad l\n.SH NAME\nscalewatch \\- " + roff("tells how mixed-precision training runs are doing") + "\n";
   out += ".SH SYNOPSIS\n\\fBscalewatch\\fR [\\fIOPTIONS\\fR] \\fICOMMAND\\fR [\\fIARGUMENTS\\fR]\n";
   out += ".SH DESCRIPTION\n" + roff(root.description) + "\n.SH OPTIONS\n" + roff("They go before or after the command.") + "\n";
   for (const auto& option : root.options) out += option_text(option);

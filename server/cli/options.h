@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "server/cli/credentials.h"
+
 namespace scalewatch::cli {
 
 // How a moment is told.
@@ -17,6 +19,7 @@ enum class TimeStyle : std::uint8_t {
 
 struct GlobalOptions {
   std::string server = "127.0.0.1:7462";
+  Credentials credentials;
   bool json = false;
   bool color = true;
   bool color_said = false;  // by an option, which NO_COLOR does not outdo

@@ -64,7 +64,8 @@ struct Engine::Impl final : StreamHost {
         timer(pool) {}
 
   // StreamHost
-  Lookup run_of(const std::string& name) override;
+  void look_up(const std::string& name, std::function<void(Lookup&&)> done) override;
+  Lookup run_of(const std::string& name);
   void paused(std::shared_ptr<StreamImpl> stream) override {
     std::lock_guard lock(streams_mutex);
     waiting.push_back(std::move(stream));
@@ -73,9 +74,11 @@ struct Engine::Impl final : StreamHost {
   const EngineOptions& options() const override { return engine_options; }
   Clock& clock() override { return engine_clock; }
   Counters& counters() override { return engine_counters; }
+  SharedTables& tables() override { return tables_of_all; }
 
   std::shared_ptr<RunHandle> add(const RunRow& row);   // runs_mutex held
   std::shared_ptr<RunHandle> load(const RunRow& row);  // the same
+  std::shared_ptr<RunHandle> in_memory(const std::string& name_or_uid);
   void load_running();
   void after_commit();
   void resume_waiting();
@@ -90,6 +93,7 @@ struct Engine::Impl final : StreamHost {
   AlertOutbox& outbox;
   Clock& engine_clock;
   Counters engine_counters;
+  SharedTables tables_of_all;
   Feed<RunEvent> run_events;
   Feed<v1::Alert> alert_events;
 
@@ -115,9 +119,9 @@ struct Engine::Impl final : StreamHost {
 
 std::shared_ptr<RunHandle> Engine::Impl::add(const RunRow& row) {
   auto handle = std::make_shared<RunHandle>();
-  handle->run = std::make_shared<Run>(
-      RunServices{engine_options, rules, outbox, engine_clock, pipeline, run_events, alert_events, engine_counters},
-      row.run_uid, row.name, row.created_ms);
+  handle->run = std::make_shared<Run>(RunServices{engine_options, rules, outbox, engine_clock, pipeline, run_events,
+                                                  alert_events, engine_counters, tables_of_all},
+                                      row.run_uid, row.name, row.created_ms);
   handle->post = [strand = asio::make_strand(pool)](std::function<void()> task) { asio::post(strand, std::move(task)); };
   runs[row.name] = handle;
   return handle;
@@ -164,6 +168,28 @@ StreamHost::Lookup Engine::Impl::run_of(const std::string& name) {
     spdlog::error("run '{}' cannot be read back: {}", name, error.what());
     return {nullptr, v1::FAULT_CAUSE_SHUTTING_DOWN, std::string("the run's history cannot be read now: ") + error.what()};
   }
+}
+
+void Engine::Impl::look_up(const std::string& name, std::function<void(Lookup&&)> done) {
+  if (engine_options.placement == nullptr) return done(run_of(name));
+  engine_options.placement->enter(name, [this, name, done = std::move(done)](const RunPlacement::Answer& answer) {
+    switch (answer.kind) {
+      case RunPlacement::Answer::kHere:
+        return done(run_of(name));
+      case RunPlacement::Answer::kElsewhere:
+        return done({nullptr, v1::FAULT_CAUSE_MOVED, answer.why, answer.server});
+      case RunPlacement::Answer::kNotNow:
+        return done({nullptr, v1::FAULT_CAUSE_SHUTTING_DOWN, answer.why});
+    }
+  });
+}
+
+std::shared_ptr<RunHandle> Engine::Impl::in_memory(const std::string& name_or_uid) {
+  std::lock_guard lock(runs_mutex);
+  if (const auto it = runs.find(name_or_uid); it != runs.end()) return it->second;
+  const auto it =
+      std::find_if(runs.begin(), runs.end(), [&](const auto& entry) { return entry.second->run->run_uid() == name_or_uid; });
+  return it == runs.end() ? nullptr : it->second;
 }
 
 void Engine::Impl::load_running() {
@@ -259,7 +285,7 @@ void Engine::Impl::stop() {
 
 Engine::Engine(EngineOptions options, HistoryStore& store, AlertOutbox& outbox, Clock& clock)
     : impl_(std::make_unique<Impl>(std::move(options), store, outbox, clock)) {
-  impl_->load_running();
+  if (impl_->engine_options.placement == nullptr) impl_->load_running();
   impl_->arm_timer();
 }
 
@@ -278,13 +304,7 @@ void Engine::acknowledge(const std::string& alert_id, const std::string& who, co
                          std::function<void(const std::string& error, bool not_found)> done) {
   const auto slash = alert_id.find('/');
   const std::string run_uid = alert_id.substr(0, slash);
-  std::shared_ptr<RunHandle> handle;
-  {
-    std::lock_guard lock(impl_->runs_mutex);
-    const auto it = std::find_if(impl_->runs.begin(), impl_->runs.end(),
-                                 [&](const auto& entry) { return entry.second->run->run_uid() == run_uid; });
-    if (it != impl_->runs.end()) handle = it->second;
-  }
+  std::shared_ptr<RunHandle> handle = impl_->in_memory(run_uid);
   if (!handle && slash != std::string::npos) {
     if (const auto row = impl_->store.find_run(run_uid); row && row->run_uid == run_uid)
       handle = impl_->run_of(row->name).handle;
@@ -304,6 +324,43 @@ void Engine::change_rules(std::function<domain::Thresholds(const std::string& ru
       if (!handle->forgotten) handle->run->take_rules();
     });
   }
+}
+
+void Engine::adopt(const std::string& run) {
+  std::lock_guard lock(impl_->runs_mutex);
+  if (impl_->stopping || impl_->runs.contains(run)) return;
+  if (const auto row = impl_->store.find_run(run); row && row->name == run) impl_->load(*row);
+}
+
+void Engine::hand_over(const std::string& run, const std::string& instance, std::function<void(const Leave& leave)> done) {
+  const auto handle = impl_->in_memory(run);
+  if (!handle) return done([](const std::string& /*server*/) {});
+  handle->post([this, handle, instance, done = std::move(done)] {
+    std::vector<std::shared_ptr<StreamImpl>> streams;
+    if (!handle->forgotten) {
+      streams = handle->run->hand_over(instance);
+      handle->forgotten = true;
+      std::lock_guard lock(impl_->runs_mutex);
+      impl_->runs.erase(handle->run->name());
+    }
+    const Leave leave = [streams = std::move(streams), name = handle->run->name()](const std::string& server) {
+      for (const auto& stream : streams)
+        stream->end(v1::FAULT_CAUSE_MOVED, "run '" + name + "' goes on at " + server + ": connect there", 0, server);
+    };
+    impl_->pipeline.submit({{}, [done, leave] { done(leave); }});  // after what was staged
+  });
+}
+
+void Engine::replicated(const std::string& run_uid) {
+  const auto handle = impl_->in_memory(run_uid);
+  if (!handle) return;
+  handle->post([handle] {
+    if (!handle->forgotten) handle->run->note_replicated();
+  });
+}
+
+bool Engine::holds(const std::string& name_or_uid) const {
+  return impl_->in_memory(name_or_uid) != nullptr;
 }
 
 void Engine::submit(std::vector<OutboxUpdate> updates) {

@@ -21,6 +21,8 @@
 #include "server/engine/ports/alert_outbox.h"
 #include "server/engine/ports/clock.h"
 #include "server/engine/ports/history_store.h"
+#include "server/engine/ports/replication.h"
+#include "server/engine/ports/run_placement.h"
 #include "server/engine/readings.h"
 
 namespace scalewatch::engine {
@@ -46,6 +48,13 @@ struct EngineOptions {
   std::function<domain::Thresholds(const std::string& run)> thresholds_of;
   domain::CollectionOptions collection;
   std::uint32_t top_tensors = 10;  // of a run, with the least headroom, in its readings; at most 100
+  // Where several servers share the runs; must outlive the engine. Null: every run is this server's. With it no run is loaded
+  // at the start but those that adopt() names.
+  RunPlacement* placement = nullptr;
+  std::string instance;  // this server's name among them, as summaries of its runs say it
+  // The history that several servers share; must outlive the engine. Null: there is none, and Ack.replicated_seq stays 0.
+  Replication* replication = nullptr;
+  bool keep_until_replicated = false;  // clients keep what is not there yet, and a goodbye waits for it
 };
 // 1,000,000 tensors, 512 bytes a name, 32 MiB a message.
 v1::Limits default_limits();
@@ -132,6 +141,19 @@ class Engine {
   // rank-local windows with each rank's next report. A restart that folds the log finds the same. `thresholds_of` is called
   // from any thread, for as long as the engine lives.
   void change_rules(std::function<domain::Thresholds(const std::string& run)> thresholds_of);
+
+  // Loads a run that the store has and that is this server's (see RunPlacement), as at a start; one that is in memory already
+  // stays as it is. Reads the store; throws StoreError.
+  void adopt(const std::string& run);
+  // The run goes on elsewhere: what was taken of it is committed, its row says that it is `instance`'s, and it leaves memory.
+  // Its streams stay as they are, and what they bring is not acked any more, until `leave` ends them with MOVED to a server;
+  // `done` gets it once the commit is durable, from any thread, or at once when the run is not in memory (nothing to end then).
+  using Leave = std::function<void(const std::string& server)>;
+  void hand_over(const std::string& run, const std::string& instance, std::function<void(const Leave& leave)> done);
+  // More of the run is replicated (EngineOptions::replication): its clients are told.
+  void replicated(const std::string& run_uid);
+  // Whether the run of that name, or of that uid, is in memory.
+  [[nodiscard]] bool holds(const std::string& name_or_uid) const;
 
   // Puts delivery outcomes into a coming commit.
   void submit(std::vector<OutboxUpdate> updates);

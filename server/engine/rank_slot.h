@@ -52,6 +52,7 @@ struct RankSlot {
   // Any thread. Acks speak of the incarnation, not of the connection that brought a report: they go to whoever is connected.
   std::atomic<std::uint64_t> folded_seq{0};
   std::atomic<std::uint64_t> durable_seq{0};
+  std::atomic<std::uint64_t> replicated_seq{0};
   [[nodiscard]] std::shared_ptr<StreamImpl> stream() const {
     std::lock_guard lock(stream_mutex);
     return current_stream.lock();

@@ -38,6 +38,7 @@ Run::Run(RunServices services, std::string run_uid, std::string name, std::int64
     : services_(services),
       context_{std::move(run_uid), std::move(name), {}, [this](domain::Rank rank) { return place_of(rank); }},
       created_ms_(created_ms),
+      instance_(services.options.instance),
       state_(*rules_),
       closer_(services.options.close_lead, services.options.close_after.count()) {
   last_input_ms_ = services_.clock.steady_ms();
@@ -219,6 +220,8 @@ Run::Joined Run::join(const v1::Hello& hello, const std::shared_ptr<StreamImpl>&
   }
   // Only what is durable: the client frees its buffer up to here. What is on its way is sent again and dropped as a repeat.
   out.ack.set_resume_after_seq(slot.durable_seq);
+  read_replicated(slot);
+  out.ack.set_keep_until_replicated(services_.options.keep_until_replicated && services_.options.replication != nullptr);
   out.ack.set_run_uid(context_.run_uid);
   out.ack.set_segment(slot.segment);
   *out.ack.mutable_limits() = services_.options.limits;
@@ -232,6 +235,21 @@ Run::Joined Run::join(const v1::Hello& hello, const std::shared_ptr<StreamImpl>&
   stage_overview(staged.batch);
   submit(std::move(staged));
   return out;
+}
+
+bool Run::read_replicated(RankSlot& slot) const {
+  if (services_.options.replication == nullptr) return false;
+  const std::uint64_t now = services_.options.replication->replicated_seq(context_.run_uid, slot.rank, slot.incarnation);
+  if (now <= slot.replicated_seq) return false;
+  slot.replicated_seq = now;
+  return true;
+}
+
+void Run::note_replicated() {
+  for (const auto& [rank, slot] : slots_) {
+    if (!read_replicated(*slot)) continue;
+    if (const auto stream = slot->stream()) stream->note_replicated();
+  }
 }
 
 void Run::disconnected(RankSlot& slot, const StreamImpl* stream) {
@@ -580,6 +598,16 @@ void Run::stage_snapshot(CommitBatch& batch) {
     stage_incarnation(*slot, batch);
     slot->want_state = true;
   }
+}
+
+std::vector<std::shared_ptr<StreamImpl>> Run::hand_over(const std::string& instance) {
+  instance_ = instance;
+  stage_final();
+  std::vector<std::shared_ptr<StreamImpl>> streams;
+  for (const auto& [rank, slot] : slots_) {
+    if (auto stream = slot->stream()) streams.push_back(std::move(stream));
+  }
+  return streams;
 }
 
 void Run::stage_final() {

@@ -25,6 +25,7 @@
 #include "server/engine/readings.h"
 #include "server/engine/rule_book.h"
 #include "server/engine/run_meter.h"
+#include "server/engine/shared_tables.h"
 
 namespace scalewatch::engine {
 
@@ -38,6 +39,7 @@ struct RunServices {
   Feed<RunEvent>& run_feed;
   Feed<v1::Alert>& alert_feed;
   Counters& counters;
+  SharedTables& tables;
 };
 
 // A report as its stream hands it over.
@@ -87,10 +89,15 @@ class Run {
   // Takes the rules as they are configured now, if they are others: from here on, as a logged input.
   void take_rules();
 
+  // Looks how far its clients' reports are replicated, and tells them.
+  void note_replicated();
+
   // Timers: closing by time, liveness, snapshots, overviews. Cheap when nothing is due.
   void tick();
   // Stages a last snapshot, if anything changed since the newest.
   void stage_final();
+  // Stages all that there is, with `instance` as the run's owner. Returns the streams that are still open.
+  std::vector<std::shared_ptr<StreamImpl>> hand_over(const std::string& instance);
 
   [[nodiscard]] std::shared_ptr<const v1::GetRunResponse> overview() const;  // any thread
   [[nodiscard]] RunShown shown() const;                                      // any thread
@@ -123,6 +130,8 @@ class Run {
   void stage_overview(CommitBatch& batch);
   void stage_snapshot(CommitBatch& batch);
   void stage_incarnation(const RankSlot& slot, CommitBatch& batch) const;
+  // Reads how far the slot's reports are replicated; false when that is no farther than known.
+  bool read_replicated(RankSlot& slot) const;
   void check_liveness();
   // Tells the domain when the server falls behind, and when it has caught up.
   void check_lag();
@@ -175,6 +184,7 @@ class Run {
   RunServices services_;
   RunContext context_;
   std::int64_t created_ms_ = 0;
+  std::string instance_;  // whose it is, where several servers share the runs
   std::int64_t last_report_ms_ = 0;
   std::uint32_t segment_ = 0;
   domain::Severity worst_ = domain::Severity::kNone;  // of the segment's findings, open or resolved

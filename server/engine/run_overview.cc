@@ -101,6 +101,7 @@ v1::GetRunResponse Run::make_overview() const {
   v1::RunSummary& run = *out.mutable_run();
   run.set_run_uid(context_.run_uid);
   run.set_name(context_.name);
+  run.set_instance(instance_);
   run.set_segment(segment_);
   run.set_status(status());
   run.set_created_ms(created_ms_);

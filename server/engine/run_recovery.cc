@@ -11,6 +11,7 @@
 #include "server/engine/report_codec.h"
 #include "server/engine/rules_codec.h"
 #include "server/engine/run.h"
+#include "server/engine/snapshot.h"
 #include "server/engine/text.h"
 
 namespace scalewatch::engine {
@@ -64,6 +65,17 @@ std::string Run::save_state() const {
   }
   const auto bytes = json::to_cbor(out);
   return {bytes.begin(), bytes.end()};
+}
+
+std::uint64_t log_needed_after(const std::string& state) try {
+  const json in = json::from_cbor(state);
+  std::uint64_t pos = in.at("pos");
+  for (const auto& slot : in.at("slots")) {
+    if (!slot.at("left").get<bool>()) pos = std::min(pos, slot.at("saved_pos").get<std::uint64_t>());
+  }
+  return pos;
+} catch (const json::exception&) {
+  return 0;
 }
 
 bool Run::load_state(const std::string& bytes, const SlotIndex& index) try {
@@ -159,8 +171,8 @@ Run::SlotIndex Run::load_slots(HistoryStore& store) {
     }
     slot->state.configure(to_rank_joined(slot->hello, 0), *slot->rules);
     slot->meter.configure(static_cast<DType>(slot->hello.compute_dtype()), services_.options.top_tensors);
-    slot->table = read_table(store.tables(context_.run_uid, row.rank, row.incarnation), services_.options.limits,
-                             slot->table_version, unreadable_.rows);
+    slot->table = services_.tables.share(read_table(store.tables(context_.run_uid, row.rank, row.incarnation),
+                                                    services_.options.limits, slot->table_version, unreadable_.rows));
     note_table(*slot, slot->table);
     index[{row.rank, row.incarnation}] = std::move(slot);
   }

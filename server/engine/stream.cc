@@ -31,12 +31,13 @@ void StreamImpl::with_peer(const std::function<void(StreamPeer&)>& call) {
   if (peer_) call(*peer_);
 }
 
-void StreamImpl::end(v1::FaultCause cause, const std::string& message, std::uint64_t seq) {
+void StreamImpl::end(v1::FaultCause cause, const std::string& message, std::uint64_t seq, const std::string& server) {
   if (state_.exchange(State::kOver) == State::kOver) return;
   v1::Fault fault;
   fault.set_cause(cause);
   fault.set_message(message);
   fault.set_seq(seq);
+  fault.set_server(server);
   with_peer([&](StreamPeer& peer) { peer.end(fault); });
 }
 
@@ -79,21 +80,37 @@ Stream::Next StreamImpl::on_message(v1::ClientMessage&& message) {
 Stream::Next StreamImpl::on_hello(v1::Hello&& hello) {
   if (auto fault = hello_fault(hello, host_.options().max_ranks); !fault.empty())
     return refuse(v1::FAULT_CAUSE_BAD_HELLO, fault);
-  StreamHost::Lookup found = host_.run_of(hello.run());
-  if (!found.handle) return refuse(found.cause, found.error);
-  handle_ = std::move(found.handle);
   state_ = State::kJoining;
-  handle_->post([self = shared_from_this(), hello = std::move(hello)] { self->join(hello); });
+  const std::string run = hello.run();
+  host_.look_up(run, [self = shared_from_this(), hello = std::move(hello)](StreamHost::Lookup&& found) mutable {
+    self->found(std::move(found), std::move(hello));
+  });
   return Next::kPause;
+}
+
+void StreamImpl::found(StreamHost::Lookup&& run, v1::Hello&& hello) {
+  if (!run.handle) return end(run.cause, run.error, 0, run.server);
+  {
+    std::lock_guard lock(peer_mutex_);
+    if (!peer_) return;  // gone meanwhile
+    handle_ = run.handle;
+  }
+  run.handle->post([self = shared_from_this(), hello = std::move(hello)] { self->join(hello); });
+}
+
+void StreamImpl::hand(std::function<void()> task) {
+  handle_->post([handle = handle_, task = std::move(task)] {
+    if (!handle->forgotten) task();
+  });
 }
 
 void StreamImpl::join(const v1::Hello& hello) {
   if (handle_->forgotten) {
     // The run left memory between the look-up and now: once more, from the store.
-    StreamHost::Lookup found = host_.run_of(hello.run());
-    if (!found.handle) return end(found.cause, found.error);
-    handle_ = std::move(found.handle);
-    return handle_->post([self = shared_from_this(), hello] { self->join(hello); });
+    return host_.look_up(hello.run(),
+                         [self = shared_from_this(), hello = v1::Hello(hello)](StreamHost::Lookup&& found) mutable {
+                           self->found(std::move(found), std::move(hello));
+                         });
   }
   {
     // A connection that is gone already must not take the rank's place.
@@ -125,13 +142,15 @@ void StreamImpl::join(const v1::Hello& hello) {
 }
 
 void StreamImpl::closed() {
+  std::shared_ptr<RunHandle> handle;
   {
     std::lock_guard lock(peer_mutex_);
     peer_.reset();
+    handle = handle_;
   }
   state_ = State::kOver;
-  if (!handle_) return;
-  handle_->post([self = shared_from_this()] {
+  if (!handle) return;
+  handle->post([self = shared_from_this()] {
     if (self->slot_) self->handle_->run->disconnected(*self->slot_, self.get());
   });
 }
@@ -149,10 +168,10 @@ Stream::Next StreamImpl::on_table(const v1::TableDelta& delta) {
       return refuse(limit ? v1::FAULT_CAUSE_LIMIT : v1::FAULT_CAUSE_BAD_TABLE, fault);
     }
     if (table->size() == slot_->table->size()) return Next::kContinue;  // sent again, nothing new
-    slot_->table = std::move(table);
+    slot_->table = host_.tables().share(std::move(table));
     version = ++slot_->table_version;
   }
-  handle_->post([handle = handle_, slot = slot_, version, delta] { handle->run->take_table(*slot, version, delta); });
+  hand([handle = handle_, slot = slot_, version, delta] { handle->run->take_table(*slot, version, delta); });
   return Next::kContinue;
 }
 
@@ -218,7 +237,7 @@ Stream::Next StreamImpl::on_report(v1::Report& report) {
   host_.counters().records += record_count(report);
   const std::uint64_t bytes = taken.row.payload.size() + kSmallMessageBytes;
   reserve(bytes);
-  handle_->post([self = shared_from_this(), taken = std::make_shared<TakenReport>(std::move(taken)), seq, bytes]() mutable {
+  hand([self = shared_from_this(), taken = std::make_shared<TakenReport>(std::move(taken)), seq, bytes]() mutable {
     self->slot_->folded_seq = seq;
     self->handle_->run->take(*self->slot_, std::move(*taken), [self, seq, bytes] { self->note_durable(seq, bytes); });
   });
@@ -229,7 +248,7 @@ Stream::Next StreamImpl::on_report(v1::Report& report) {
 Stream::Next StreamImpl::reject_report(std::uint64_t seq, const std::string& fault) {
   ++host_.counters().reports_rejected;
   reserve(kSmallMessageBytes);
-  handle_->post([self = shared_from_this(), seq] {
+  hand([self = shared_from_this(), seq] {
     self->slot_->folded_seq = seq;
     self->handle_->run->lose(*self->slot_, seq, seq, domain::LossCause::kRejected,
                              [self, seq] { self->note_durable(seq, kSmallMessageBytes); });
@@ -266,7 +285,7 @@ Stream::Next StreamImpl::on_loss(const v1::Loss& loss) {
   }
   host_.counters().reports_lost += last - first + 1;
   reserve(kSmallMessageBytes);
-  handle_->post([self = shared_from_this(), first, last, cause = loss_cause(loss.cause())] {
+  hand([self = shared_from_this(), first, last, cause = loss_cause(loss.cause())] {
     self->slot_->folded_seq = last;
     self->handle_->run->lose(*self->slot_, first, last, cause, [self, last] { self->note_durable(last, kSmallMessageBytes); });
   });
@@ -276,16 +295,30 @@ Stream::Next StreamImpl::on_loss(const v1::Loss& loss) {
 Stream::Next StreamImpl::on_goodbye(const v1::Goodbye& goodbye) {
   if (std::exchange(goodbye_, true)) return Next::kStop;
   reserve(kSmallMessageBytes);
-  handle_->post([self = shared_from_this(), reason = clipped(goodbye.reason(), kMaxReasonBytes)] {
+  hand([self = shared_from_this(), reason = clipped(goodbye.reason(), kMaxReasonBytes)] {
     const bool valid = name_fault(reason, kMaxReasonBytes).empty();
     self->handle_->run->leave(*self->slot_, valid ? reason : "", [self] {
       self->note_durable(self->slot_->durable_seq, kSmallMessageBytes);
       self->send_ack();
-      self->state_ = State::kOver;
-      self->with_peer([](StreamPeer& peer) { peer.finish(); });
+      self->ends_replicated_ = true;
+      self->finish_after_goodbye();
     });
   });
   return Next::kStop;
+}
+
+void StreamImpl::finish_after_goodbye() {
+  const EngineOptions& options = host_.options();
+  const bool waits = options.replication != nullptr && options.keep_until_replicated;
+  if (waits && slot_->replicated_seq < slot_->durable_seq) return;
+  if (!ends_replicated_.exchange(false)) return;
+  state_ = State::kOver;
+  with_peer([](StreamPeer& peer) { peer.finish(); });
+}
+
+void StreamImpl::note_replicated() {
+  send_ack();
+  finish_after_goodbye();
 }
 
 // ---- room and acks --------------------------------------------------------------------------------------------------
@@ -341,6 +374,7 @@ void StreamImpl::send_ack() {
   v1::ServerMessage message;
   message.mutable_ack()->set_folded_seq(slot_->folded_seq);
   message.mutable_ack()->set_durable_seq(slot_->durable_seq);
+  message.mutable_ack()->set_replicated_seq(slot_->replicated_seq);
   with_peer([&](StreamPeer& peer) { peer.send(message); });
 }
 

@@ -18,7 +18,8 @@ namespace scalewatch::history {
 
 class Api final : public engine::HistoryApi {
  public:
-  Api(SqliteStore& store, const ApiLimits& limits) : store_(store), pool_(store.readers()), limits_(limits), catalogs_(pool_) {}
+  Api(SqliteStore& store, const ApiLimits& limits, OlderHistory* older)
+      : store_(store), pool_(store.readers()), limits_(limits), older_(older), catalogs_(pool_) {}
 
   engine::Status list_runs(const v1::ListRunsRequest& request, v1::ListRunsResponse& response) override;
   engine::Status get_run(const v1::GetRunRequest& request, v1::GetRunResponse& response) override;
@@ -70,7 +71,7 @@ class Api final : public engine::HistoryApi {
   // Throws for a segment that does not exist; 0 is the newest.
   static std::uint32_t checked_segment(const StoredRun& run, std::uint32_t segment, const char* field);
   // The range cut to what is stored; absent when that leaves nothing.
-  std::optional<Span> span_of(const StoredRun& run, const v1::AttemptRange& range);
+  std::optional<Span> span_of(Reading& reading, const StoredRun& run, const v1::AttemptRange& range);
   // Position in the catalog. Throws NOT_FOUND with the nearest names, INVALID_ARGUMENT for a name with several roles.
   static std::uint32_t tensor_named(const Catalog& catalog, const std::string& name, v1::Role role);
   [[nodiscard]] std::chrono::steady_clock::time_point deadline() const {
@@ -80,6 +81,7 @@ class Api final : public engine::HistoryApi {
   SqliteStore& store_;
   ReadPool& pool_;
   const ApiLimits limits_;
+  OlderHistory* const older_;  // null: none
   CatalogCache catalogs_;
 };
 

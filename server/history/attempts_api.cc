@@ -4,7 +4,7 @@
 #include "server/history/api_impl.h"
 #include "server/history/attempt_octaves.h"
 #include "server/history/attempt_records.h"
-#include "server/history/closings.h"
+#include "server/history/older_answers.h"
 #include "server/history/page_token.h"
 #include "server/history/scaler_reader.h"
 
@@ -41,18 +41,18 @@ void Api::do_get_attempt(const v1::GetAttemptRequest& request, v1::GetAttemptRes
   // The newest attempt moves on while pages are read: the token holds on to the one of the first page.
   std::uint32_t segment = checked_segment(run, request.segment(), "segment");
   if (!token.empty()) segment = checked_segment(run, static_cast<std::uint32_t>(token_number(token[0])), "page_token");
-  const auto bounds = attempt_bounds(pool_, run.id, segment);
+  Reading reading(pool_, older_);
+  const auto bounds = bounds_of(reading, pool_, run.id, segment);
   if (!bounds) throw ApiError{{engine::Status::kNotFound, "run \"" + run.row.name + "\" has no report yet"}};
   std::uint64_t attempt = request.attempt() == 0 ? bounds->last : request.attempt();
   if (!token.empty()) attempt = static_cast<std::uint64_t>(token_number(token[1]));
   if (token.empty() && request.or_next()) {
-    if (const auto next = attempt_from(pool_, run.id, segment, attempt)) attempt = *next;
+    if (const auto next = next_attempt(reading, pool_, run.id, segment, attempt)) attempt = *next;
   }
 
   const auto catalog = catalogs_.get(run.id, segment);
   ReportRange range{run.id, segment, attempt, attempt, std::nullopt};
   if (request.has_rank()) range.rank = request.rank();
-  Reading reading(pool_);
   StoredRecords stored(reading);
   AttemptRecords records(*catalog, stored);
   AttemptOctaves octaves(*catalog, stored);
@@ -85,8 +85,9 @@ void Api::do_get_attempt(const v1::GetAttemptRequest& request, v1::GetAttemptRes
                         "; attempts " + std::to_string(bounds->first) + " to " + std::to_string(bounds->last) + " are stored"}};
   }
   summary.set_segment(segment);
-  for (auto& point : scalers_at(pool_, run.id, segment, attempt, range.rank)) *summary.add_scalers() = std::move(point);
-  for (const std::uint32_t rank : missing_ranks(pool_, run.id, segment, attempt)) summary.add_missing(rank);
+  for (auto& point : scalers_at(reading, pool_, run.id, segment, attempt, range.rank))
+    *summary.add_scalers() = std::move(point);
+  for (const std::uint32_t rank : missing_ranks(reading, pool_, run.id, segment, attempt)) summary.add_missing(rank);
 
   for (const auto tensor : records.present()) {
     if (response.tensors_size() == static_cast<int>(size)) {

@@ -5,6 +5,7 @@
 
 #include "server/history/api_impl.h"
 #include "server/history/attempt_records.h"
+#include "server/history/older_reading.h"
 #include "server/history/page_token.h"
 #include "server/history/scores.h"
 #include "server/history/segment_cover.h"
@@ -96,11 +97,11 @@ void Api::do_get_heat_map(const v1::GetHeatMapRequest& request, v1::GetHeatMapRe
   const std::size_t columns = checked_limit("max_columns", request.max_columns(), 100, 2000);
   if (!By::By_IsValid(request.by())) invalid("by", std::to_string(request.by()) + " is not a statistic");
   const StoredRun run = run_named(request.run());
-  const auto span = span_of(run, request.range());
+  Reading reading(pool_, older_);
+  const auto span = span_of(reading, run, request.range());
   if (!span) return;
   const auto catalog = catalogs_.get(run.id, span->segment);
   const ReportRange range{run.id, span->segment, span->first, span->last, {}};
-  Reading reading(pool_);
   std::vector<std::uint32_t> rows;
   if (!request.tensor_contains().empty()) {
     for (std::uint32_t i = 0; i < catalog->tensors.size() && rows.size() < tensors; ++i) {
@@ -126,11 +127,19 @@ void Api::do_get_heat_map(const v1::GetHeatMapRequest& request, v1::GetHeatMapRe
     cells.emplace_back(request.by(), span->first, width, (span->last - span->first) / width + 1, covered.merged);
   }
   ReportReader reader(reading, *catalog, deadline());
+  ReportRange local = range;
+  if (OlderReading* const older = reading.older(range.run, range.segment)) {
+    OlderHistory::Tensors wanted;
+    for (const auto tensor : rows)
+      wanted.emplace_back(catalog->tensors[tensor].info.name(), catalog->tensors[tensor].info.role());
+    older->only(std::move(wanted));
+    local.first = std::max(local.first, older->floor());
+  }
   response.set_truncated(!merge_attempts(reading, *catalog, reader, range, covered.merged, rows, cells));
   std::vector<TensorSeries> series;
   for (const auto tensor : rows) series.emplace_back(reading, *catalog, tensor);
   if (!TensorSeries::read_pieces(
-          series, range, [&](std::size_t i) -> TensorSeries::Sink& { return cells[i]; }, [&] { return reader.late(); })) {
+          series, local, [&](std::size_t i) -> TensorSeries::Sink& { return cells[i]; }, [&] { return reader.late(); })) {
     response.set_truncated(true);
   }
   for (std::size_t i = 0; i < rows.size(); ++i) {

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "server/engine/ports/read_api.h"
+#include "server/history/older_history.h"
 #include "server/history/sqlite_store.h"
 
 namespace scalewatch::history {
@@ -17,7 +18,9 @@ struct ApiLimits {
   std::uint32_t newest_record_attempts = 64;
 };
 
-// The store must outlive it. Thread-safe.
-std::unique_ptr<engine::HistoryApi> make_history_api(SqliteStore& store, const ApiLimits& limits = {});
+// `older`: of attempts that the store does not have, or has only in summaries; null: there is none. Both must outlive it.
+// Thread-safe.
+std::unique_ptr<engine::HistoryApi> make_history_api(SqliteStore& store, const ApiLimits& limits = {},
+                                                     OlderHistory* older = nullptr);
 
 }  // namespace scalewatch::history

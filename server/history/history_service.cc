@@ -5,8 +5,11 @@
 #include <atomic>
 #include <chrono>
 #include <string>
+#include <thread>
 
 #include "scalewatch/v1/history.grpc.pb.h"
+#include "server/auth/grpc_call.h"
+#include "server/auth/guarded_history.h"
 
 namespace scalewatch::history {
 
@@ -14,11 +17,10 @@ namespace {
 
 constexpr std::chrono::milliseconds kTailWait{200};  // how late a cancelled tail is noticed
 constexpr int kQuietWaits = 5;                       // in a row, after which a tail asks whether its run is over
-
-grpc::Status to_grpc(const engine::Status& status) {
-  if (status.ok()) return grpc::Status::OK;
-  return {static_cast<grpc::StatusCode>(status.code), status.message};
-}
+constexpr int kMoves = 10;                           // of a run, while its tail brought nothing
+constexpr std::chrono::milliseconds kMoving{500};    // until a run that is not where it was is looked for again
+constexpr const char* kHeld = "held";
+constexpr const char* kMoved = "the run goes on at another server";
 
 // Counts itself among the live readers while it lives.
 class Seat {
@@ -40,55 +42,85 @@ class Service final : public v1::History::Service {
           const ServiceOptions& options)
       : api_(api), feed_(feed), store_(store), options_(options) {}
 
-  grpc::Status ListRuns(grpc::ServerContext*, const v1::ListRunsRequest* request, v1::ListRunsResponse* response) override {
-    return to_grpc(api_.list_runs(*request, *response));
+  grpc::Status ListRuns(grpc::ServerContext* context, const v1::ListRunsRequest* request,
+                        v1::ListRunsResponse* response) override {
+    return answer(context, &engine::HistoryApi::list_runs, *request, *response);
   }
-  grpc::Status GetRun(grpc::ServerContext*, const v1::GetRunRequest* request, v1::GetRunResponse* response) override {
-    return to_grpc(api_.get_run(*request, *response));
+  grpc::Status GetRun(grpc::ServerContext* context, const v1::GetRunRequest* request, v1::GetRunResponse* response) override {
+    if (options_.fleet != nullptr && options_.fleet->mark(*context) == kHeld && !options_.fleet->holds(request->run())) {
+      return {grpc::StatusCode::NOT_FOUND, "not in memory here"};
+    }
+    return answer(context, &engine::HistoryApi::get_run, *request, *response);
   }
-  grpc::Status ListTensors(grpc::ServerContext*, const v1::ListTensorsRequest* request,
+  grpc::Status ListTensors(grpc::ServerContext* context, const v1::ListTensorsRequest* request,
                            v1::ListTensorsResponse* response) override {
-    return to_grpc(api_.list_tensors(*request, *response));
+    return answer(context, &engine::HistoryApi::list_tensors, *request, *response);
   }
-  grpc::Status GetTensorHistory(grpc::ServerContext*, const v1::GetTensorHistoryRequest* request,
+  grpc::Status GetTensorHistory(grpc::ServerContext* context, const v1::GetTensorHistoryRequest* request,
                                 v1::GetTensorHistoryResponse* response) override {
-    return to_grpc(api_.get_tensor_history(*request, *response));
+    return answer(context, &engine::HistoryApi::get_tensor_history, *request, *response);
   }
-  grpc::Status GetAttempt(grpc::ServerContext*, const v1::GetAttemptRequest* request,
+  grpc::Status GetAttempt(grpc::ServerContext* context, const v1::GetAttemptRequest* request,
                           v1::GetAttemptResponse* response) override {
-    return to_grpc(api_.get_attempt(*request, *response));
+    return answer(context, &engine::HistoryApi::get_attempt, *request, *response);
   }
-  grpc::Status TopTensors(grpc::ServerContext*, const v1::TopTensorsRequest* request,
+  grpc::Status TopTensors(grpc::ServerContext* context, const v1::TopTensorsRequest* request,
                           v1::TopTensorsResponse* response) override {
-    return to_grpc(api_.top_tensors(*request, *response));
+    return answer(context, &engine::HistoryApi::top_tensors, *request, *response);
   }
-  grpc::Status GetScalerHistory(grpc::ServerContext*, const v1::GetScalerHistoryRequest* request,
+  grpc::Status GetScalerHistory(grpc::ServerContext* context, const v1::GetScalerHistoryRequest* request,
                                 v1::GetScalerHistoryResponse* response) override {
-    return to_grpc(api_.get_scaler_history(*request, *response));
+    return answer(context, &engine::HistoryApi::get_scaler_history, *request, *response);
   }
-  grpc::Status GetHeatMap(grpc::ServerContext*, const v1::GetHeatMapRequest* request,
+  grpc::Status GetHeatMap(grpc::ServerContext* context, const v1::GetHeatMapRequest* request,
                           v1::GetHeatMapResponse* response) override {
-    return to_grpc(api_.get_heat_map(*request, *response));
+    return answer(context, &engine::HistoryApi::get_heat_map, *request, *response);
   }
   grpc::Status TailRun(grpc::ServerContext* context, const v1::TailRunRequest* request,
                        grpc::ServerWriter<v1::TailRunResponse>* writer) override;
 
  private:
-  // The run's uid, or the answer of get_run, which knows the nearest names.
-  grpc::Status resolve(const std::string& run, std::string& uid);
+  template <class Request, class Response>
+  grpc::Status answer(grpc::ServerContext* context, engine::Status (engine::HistoryApi::*function)(const Request&, Response&),
+                      const Request& request, Response& response) {
+    return auth::answer(options_.gate, *context, [&](const auth::Caller& caller) {
+      auto& api = is_passed_on(*context) ? options_.fleet->own : api_;
+      return auth::to_grpc((auth::GuardedHistory(api, caller, name_of_).*function)(request, response));
+    });
+  }
+  // By another server: not to be passed on again.
+  [[nodiscard]] bool is_passed_on(const grpc::ServerContext& context) const {
+    return options_.fleet != nullptr && !options_.fleet->mark(context).empty();
+  }
+  // False: the run is here.
+  bool tail_elsewhere(grpc::ServerContext& context, const auth::Caller& caller, const std::string& run,
+                      grpc::ServerWriter<v1::TailRunResponse>& writer, grpc::Status& end);
+  grpc::Status tail(grpc::ServerContext& context, const auth::Caller& caller, const std::string& run,
+                    grpc::ServerWriter<v1::TailRunResponse>& writer);
+  // The run, or the answer of get_run, which knows the nearest names.
+  struct Found {
+    std::string uid;
+    std::string name;
+  };
+  grpc::Status resolve(const auth::Caller& caller, const std::string& run, Found& found);
   bool finished(const std::string& uid);
 
   engine::HistoryApi& api_;
   engine::Feed<engine::RunEvent>& feed_;
   engine::HistoryStore& store_;
+  const auth::NameOfRun name_of_ = [this](const std::string& run) {
+    const auto row = store_.find_run(run);
+    return row ? row->name : std::string();
+  };
   const ServiceOptions options_;
   std::atomic<std::size_t> tails_{0};
 };
 
-grpc::Status Service::resolve(const std::string& run, std::string& uid) {
+grpc::Status Service::resolve(const auth::Caller& caller, const std::string& run, Found& found) {
+  if (const auto allowed = auth::check_read(caller, name_of_, run); !allowed.ok()) return auth::to_grpc(allowed);
   try {
     if (const auto row = store_.find_run(run)) {
-      uid = row->run_uid;
+      found = {row->run_uid, row->name};
       return grpc::Status::OK;
     }
   } catch (const engine::StoreError& error) {
@@ -97,9 +129,9 @@ grpc::Status Service::resolve(const std::string& run, std::string& uid) {
   v1::GetRunRequest request;
   request.set_run(run);
   v1::GetRunResponse response;
-  const auto status = api_.get_run(request, response);
-  uid = response.run().run_uid();  // it may have come meanwhile
-  return to_grpc(status);
+  const auto status = auth::GuardedHistory(api_, caller, name_of_).get_run(request, response);
+  found = {response.run().run_uid(), response.run().name()};  // it may have come meanwhile
+  return auth::to_grpc(status);
 }
 
 bool Service::finished(const std::string& uid) {
@@ -113,29 +145,67 @@ bool Service::finished(const std::string& uid) {
 
 grpc::Status Service::TailRun(grpc::ServerContext* context, const v1::TailRunRequest* request,
                               grpc::ServerWriter<v1::TailRunResponse>* writer) {
+  return auth::answer(options_.gate, *context,
+                      [&](const auth::Caller& caller) { return tail(*context, caller, request->run(), *writer); });
+}
+
+bool Service::tail_elsewhere(grpc::ServerContext& context, const auth::Caller& caller, const std::string& run,
+                             grpc::ServerWriter<v1::TailRunResponse>& writer, grpc::Status& end) {
+  if (is_passed_on(context)) return false;
+  if (const auto allowed = auth::check_read(caller, name_of_, run); !allowed.ok()) {
+    end = auth::to_grpc(allowed);
+    return true;
+  }
+  auth::SlowReader reader(options_.gate, context);
+  const auto cancelled = [&] { return context.IsCancelled() || !caller.known(); };
+  for (int moves = 0; moves < kMoves && !cancelled(); ++moves) {
+    engine::Status status;
+    const auto write = [&](const v1::TailRunResponse& event) {
+      moves = 0;
+      return reader.write(writer, event);
+    };
+    if (!options_.fleet->tail_elsewhere(run, write, cancelled, status)) return false;
+    end = auth::to_grpc(status);
+    if (status.code != engine::Status::kUnavailable) return true;
+    std::this_thread::sleep_for(kMoving);
+  }
+  if (cancelled()) end = grpc::Status::CANCELLED;
+  return true;
+}
+
+grpc::Status Service::tail(grpc::ServerContext& context, const auth::Caller& caller, const std::string& run,
+                           grpc::ServerWriter<v1::TailRunResponse>& writer) {
   const Seat seat(tails_, options_.max_tails);
   if (!seat.granted()) {
     return {grpc::StatusCode::RESOURCE_EXHAUSTED,
             "all " + std::to_string(options_.max_tails) + " live readers are taken; close one or read the history instead"};
   }
+  grpc::Status end;
+  if (options_.fleet != nullptr && tail_elsewhere(context, caller, run, writer, end)) return end;
+  auth::SlowReader reader(options_.gate, context);
   // Before the look-up, so that nothing falls between the two.
   const auto subscription = feed_.subscribe(options_.tail_capacity);
-  std::string uid;
-  if (auto status = resolve(request->run(), uid); !status.ok()) return status;
-  writer->SendInitialMetadata();
+  Found found;
+  if (auto status = resolve(caller, run, found); !status.ok()) return status;
+  writer.SendInitialMetadata();
   // Events come after their commit: a run that is finished is told of once nothing came for a while.
   int quiet = 0;
-  while (!context->IsCancelled()) {
+  while (!context.IsCancelled()) {
+    if (!caller.may_read(found.name)) return auth::to_grpc(auth::lost(caller));
     const auto batch = subscription->wait(kTailWait);
     quiet = batch.events.empty() && batch.dropped == 0 ? quiet + 1 : 0;
-    if (quiet % kQuietWaits == kQuietWaits - 1 && !batch.closed && finished(uid)) return grpc::Status::OK;
+    if (quiet % kQuietWaits == kQuietWaits - 1 && !batch.closed && finished(found.uid)) return grpc::Status::OK;
+    if (quiet % kQuietWaits == kQuietWaits - 1 && options_.fleet != nullptr && options_.fleet->is_elsewhere(found.uid)) {
+      if (is_passed_on(context)) return {grpc::StatusCode::UNAVAILABLE, kMoved};
+      if (tail_elsewhere(context, caller, run, writer, end)) return end;
+    }
     if (batch.dropped > 0) {
       v1::TailRunResponse message;
       message.set_dropped(batch.dropped);
-      if (!writer->Write(message)) return grpc::Status::CANCELLED;
+      if (!reader.write(writer, message)) return grpc::Status::CANCELLED;
     }
     for (const auto& event : batch.events) {
-      if (event->run_uid == uid && !writer->Write(event->event)) return grpc::Status::CANCELLED;
+      if (event->run_uid == found.uid && !reader.write(writer, event->event)) return grpc::Status::CANCELLED;
     }
     if (batch.closed) return {grpc::StatusCode::UNAVAILABLE, "the server is shutting down"};
   }

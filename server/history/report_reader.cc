@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "server/history/older_reading.h"
+
 namespace scalewatch::history {
 
 namespace {
@@ -17,7 +19,16 @@ constexpr std::uint64_t kMaxAttempt = std::numeric_limits<std::int64_t>::max();
 
 std::optional<std::uint64_t> ReportReader::read(const ReportRange& range,
                                                 const std::function<void(const RankReports&)>& visit) {
-  Place place{range.first, -1, -1};
+  std::uint64_t first = range.first;
+  if (OlderReading* const older = reading_.older(range.run, range.segment)) {
+    if (const auto part = older->part(range)) {
+      if (const auto rest = read_older(*older, *part, visit)) return rest;
+      if (part->last == range.last) return std::nullopt;
+      first = part->last + 1;
+      if (late()) return first;
+    }
+  }
+  Place place{first, -1, -1};
   std::vector<StoredReport> rows;
   RankReports group;
   std::optional<std::uint64_t> current;  // attempt of the newest row
@@ -38,6 +49,28 @@ std::optional<std::uint64_t> ReportReader::read(const ReportRange& range,
     }
   }
   flush();
+  return std::nullopt;
+}
+
+std::optional<std::uint64_t> ReportReader::read_older(OlderReading& older, const ReportRange& part,
+                                                      const std::function<void(const RankReports&)>& visit) {
+  reading_.pause();
+  for (std::uint64_t first = part.first; first <= part.last;) {
+    if (first != part.first && late()) return first;
+    const auto rows = older.page(part, first, true);
+    if (rows.empty()) break;
+    RankReports group;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      group.push_back(rows[i]);
+      const bool ends = i + 1 == rows.size() || rows[i + 1].attempt != rows[i].attempt || rows[i + 1].rank != rows[i].rank;
+      if (!ends) continue;
+      keep_newest(group);
+      visit(group);
+      group.clear();
+      if (i + 1 < rows.size() && rows[i + 1].attempt != rows[i].attempt && late()) return rows[i + 1].attempt;
+    }
+    first = rows.back().attempt + 1;
+  }
   return std::nullopt;
 }
 

@@ -18,6 +18,7 @@ namespace scalewatch::history {
 // What lists know of a report; its records come from StoredRecords.
 struct StoredReport {
   std::int64_t id = 0;      // reports.id
+  std::int64_t older = 0;   // > 0: of the shared history, and where in OlderReading's page
   std::int64_t stream = 0;  // streams.id
   std::uint32_t rank = 0;
   std::uint64_t attempt = 0;
@@ -59,6 +60,8 @@ class ReportReader {
     std::int64_t rank = -1;
     std::int64_t id = -1;
   };
+  std::optional<std::uint64_t> read_older(OlderReading& older, const ReportRange& part,
+                                          const std::function<void(const RankReports&)>& visit);
   // Appends rows after `place` to `rows`; false when there are no more.
   bool read_page(const ReportRange& range, Place& place, std::vector<StoredReport>& rows);
   void keep_newest(RankReports& reports) const;

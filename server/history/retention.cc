@@ -41,22 +41,26 @@ std::int64_t Retention::used_bytes() {
 bool Retention::has_whole_stretch(std::int64_t run, std::uint64_t below) {
   Query query(reader_,
               "SELECT 1 FROM streams JOIN stretches INDEXED BY stretches_whole ON stretches.stream = streams.id "
-              "WHERE run = ? AND thinned = 0 AND last_attempt < ? LIMIT 1",
-              run, static_cast<std::int64_t>(std::min<std::uint64_t>(below, INT64_MAX)));
+              "WHERE run = ? AND thinned = 0 AND last_attempt < ? AND (? OR last_seq <= coalesce((SELECT seq FROM feed_streams "
+              "WHERE stream = streams.id), 0)) LIMIT 1",
+              run, static_cast<std::int64_t>(std::min<std::uint64_t>(below, INT64_MAX)), !keep_unsent_);
   return query.step();
 }
 
 bool Retention::step(std::int64_t now_ms) {
   if (!task_) {
-    if (looked_ms_ && now_ms - *looked_ms_ < options_.every.count()) return false;
-    task_ = choose(now_ms);
+    if (!pressed_ && looked_ms_ && now_ms - *looked_ms_ < options_.every.count()) return false;
+    task_ = choose_pressed();
+    if (!task_) task_ = choose(now_ms);
     if (!task_) task_ = choose_attempts();
     if (!task_) task_ = choose_run_size();
     if (!task_) {
       looked_ms_ = now_ms;
       return false;
     }
-    if (task_->quota) {
+    if (task_->pressed) {
+      spdlog::warn("history: run '{}' keeps only summaries of its oldest attempts: too much waits for ClickHouse", task_->name);
+    } else if (task_->quota) {
       spdlog::info("history: run '{}' holds more than history.max_run_size: its oldest attempts keep only summaries",
                    task_->name);
     } else {
@@ -78,7 +82,7 @@ std::optional<Retention::Task> Retention::choose(std::int64_t now_ms) {
               kRunning);
   while (query.step()) {
     Task task{query.i64(0), query.bytes(1), query.bytes(2)};
-    if (is_pinned(task.name)) continue;
+    if (is_pinned(task.name) || has_unsent(task.run, task.uid)) continue;
     const std::int64_t age = now_ms - query.i64(3);
     task.remove = too_many || (options_.max_age.count() > 0 && age > options_.max_age.count());
     if (task.remove) return task;
@@ -111,6 +115,28 @@ std::optional<Retention::Task> Retention::choose_attempts() {
     if (has_whole_stretch(task.run, task.below)) return task;
   }
   return std::nullopt;
+}
+
+std::optional<Retention::Task> Retention::choose_pressed() {
+  if (!pressed_) return std::nullopt;
+  Query query(reader_, "SELECT id, uid, name FROM runs ORDER BY id");
+  while (query.step()) {
+    Task task{query.i64(0), query.bytes(1), query.bytes(2)};
+    if (is_pinned(task.name) || !has_whole_stretch(task.run, UINT64_MAX)) continue;
+    task.pressed = true;
+    return task;
+  }
+  return std::nullopt;
+}
+
+bool Retention::has_unsent(std::int64_t run, const std::string& uid) {
+  if (!keep_unsent_) return false;
+  Query query(
+      reader_,
+      "SELECT max(coalesce((SELECT max(pos) FROM reports WHERE run = ?1), 0), coalesce((SELECT max(pos) FROM inputs WHERE "
+      "run = ?1), 0)) > coalesce((SELECT pos FROM feed_runs WHERE run_uid = ?2), 0)",
+      run, uid);
+  return query.step() && query.i64(0) != 0;
 }
 
 std::int64_t Retention::chunk_bytes(std::int64_t run) {
@@ -149,12 +175,13 @@ std::optional<Retention::Task> Retention::choose_run_size() {
 
 std::optional<std::int64_t> Retention::oldest_stretch(std::int64_t run, std::uint64_t below) {
   // The first of each stream; of these the oldest.
-  Query query(
-      reader_,
-      "SELECT stretches.id FROM (SELECT segment, (SELECT id FROM stretches INDEXED BY stretches_whole WHERE stream = "
-      "streams.id AND thinned = 0 AND last_attempt < ?2 ORDER BY last_attempt LIMIT 1) AS first FROM streams WHERE run = "
-      "?1) JOIN stretches ON stretches.id = first ORDER BY segment, last_attempt LIMIT 1",
-      run, static_cast<std::int64_t>(std::min<std::uint64_t>(below, INT64_MAX)));
+  Query query(reader_,
+              "SELECT stretches.id FROM (SELECT segment, (SELECT id FROM stretches INDEXED BY stretches_whole WHERE stream = "
+              "streams.id AND thinned = 0 AND last_attempt < ?2 AND (?3 OR last_seq <= coalesce((SELECT seq FROM feed_streams "
+              "WHERE stream "
+              "= streams.id), 0)) ORDER BY last_attempt LIMIT 1) AS first FROM streams WHERE run = "
+              "?1) JOIN stretches ON stretches.id = first ORDER BY segment, last_attempt LIMIT 1",
+              run, static_cast<std::int64_t>(std::min<std::uint64_t>(below, INT64_MAX)), !keep_unsent_);
   if (!query.step()) return std::nullopt;
   return query.i64(0);
 }
@@ -176,9 +203,10 @@ bool Retention::thin(const Task& task) {
   // What was begun is thinned to its end.
   if (task.quota && stretch != begun_ && chunk_bytes(task.run) <= static_cast<std::int64_t>(options_.max_run_bytes))
     return false;
+  if (task.pressed && stretch != begun_ && !pressed_) return false;
   begun_ = stretch;
   std::int64_t going = 0;
-  if (counts) {
+  if (counts || task.pressed) {
     Query size(reader_,
                "SELECT coalesce(sum(length(frames)), 0) FROM (SELECT frames FROM chunks WHERE id BETWEEN ? AND ? LIMIT ?)",
                stretch << 20, (stretch << 20) + kMaxBlock, kRows);
@@ -189,6 +217,7 @@ bool Retention::thin(const Task& task) {
                    "DELETE FROM chunks WHERE id IN (SELECT id FROM chunks WHERE id BETWEEN ? AND ? LIMIT ?)", stretch << 20,
                    (stretch << 20) + kMaxBlock)) {
     if (counts) sizes_[task.run].bytes -= going;
+    if (task.pressed) pressed_out_ += static_cast<std::uint64_t>(going);
     return true;
   }
   write_(WriteClass::kRetention, [&](Connection& writer) {
@@ -258,7 +287,10 @@ void Retention::remove_last(const Task& task) {
     Query(writer, "DELETE FROM outbox WHERE alert_id IN (SELECT id FROM alerts WHERE run_uid = ?)", task.uid).run();
     Query(writer, "DELETE FROM alerts WHERE run_uid = ?", task.uid).run();
     Query(writer, "DELETE FROM snapshots WHERE run = ?", task.run).run();
+    Query(writer, "DELETE FROM feed_streams WHERE stream IN (SELECT id FROM streams WHERE run = ?)", task.run).run();
     Query(writer, "DELETE FROM streams WHERE run = ?", task.run).run();
+    Query(writer, "DELETE FROM feed_runs WHERE run_uid = ?", task.uid).run();
+    Query(writer, "DELETE FROM shared_floors WHERE run_uid = ?", task.uid).run();
     Query(writer, "DELETE FROM runs WHERE id = ?", task.run).run();
     sizes_.erase(task.run);
     removed_();

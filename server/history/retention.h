@@ -3,6 +3,7 @@
 // only means that the next start goes on. Not thread-safe.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -34,6 +35,16 @@ class Retention {
   // `removed`: a run is gone, and ids of it mean nothing any more; runs in the transaction of the last row.
   Retention(const std::string& path, const RetentionOptions& options, Write write, std::function<void()> removed);
 
+  // Whether what the shared history does not have yet is kept from all limits. Any thread.
+  void keep_unsent(bool keep) { keep_unsent_ = keep; }
+  // While it is set, the oldest records go, whatever the limits say: what waits for the shared history has outgrown its bound.
+  // Any thread.
+  void press(bool on) { pressed_ = on; }
+  // Bytes of chunks that went for it so far. Any thread.
+  [[nodiscard]] std::uint64_t pressed_out() const { return pressed_out_; }
+  // Removes a run with all that is of it, whatever the limits say; false when nothing of it is left. Call until then.
+  bool remove_run(std::int64_t run, const std::string& uid) { return remove({run, uid, {}, true}); }
+
   // One small piece of work; false when there is nothing to do now. `now_ms`: Unix milliseconds.
   bool step(std::int64_t now_ms);
   // Gives free pages back to the file system, a few; false when no more than `keep` are left.
@@ -46,6 +57,7 @@ class Retention {
     std::string name;
     bool remove = false;
     std::uint64_t below = UINT64_MAX;  // thin stretches that end before this attempt
+    bool pressed = false;              // only while it is pressed
     bool quota = false;                // only until the run is within max_run_bytes
   };
   // What a run's chunks take, as far as they were looked at.
@@ -56,6 +68,9 @@ class Retention {
   std::optional<Task> choose(std::int64_t now_ms);
   std::optional<Task> choose_attempts();
   std::optional<Task> choose_run_size();
+  std::optional<Task> choose_pressed();
+  // Something of the run is not in the shared history and must be.
+  [[nodiscard]] bool has_unsent(std::int64_t run, const std::string& uid);
   // Looks at chunks that came since; the first time at all of the run's, without their pages of content.
   std::int64_t chunk_bytes(std::int64_t run);
   // The oldest stretch that still has chunks; absent: none that ends before `below`.
@@ -79,6 +94,9 @@ class Retention {
   std::optional<Task> task_;
   std::int64_t begun_ = -1;  // the stretch that is being thinned
   std::optional<std::int64_t> looked_ms_;
+  std::atomic<bool> keep_unsent_{false};
+  std::atomic<bool> pressed_{false};
+  std::atomic<std::uint64_t> pressed_out_{0};
 };
 
 }  // namespace scalewatch::history

@@ -8,6 +8,7 @@
 
 #include "server/history/api_impl.h"
 #include "server/history/nearest.h"
+#include "server/history/older_answers.h"
 #include "server/history/optimizers_reader.h"
 #include "server/history/page_token.h"
 
@@ -64,8 +65,8 @@ bool summarize(const engine::RunRow& row, v1::RunSummary& run) {
 
 }  // namespace
 
-std::unique_ptr<engine::HistoryApi> make_history_api(SqliteStore& store, const ApiLimits& limits) {
-  return std::make_unique<Api>(store, limits);
+std::unique_ptr<engine::HistoryApi> make_history_api(SqliteStore& store, const ApiLimits& limits, OlderHistory* older) {
+  return std::make_unique<Api>(store, limits, older);
 }
 
 engine::Status Api::list_runs(const v1::ListRunsRequest& request, v1::ListRunsResponse& response) {
@@ -148,13 +149,13 @@ std::uint32_t Api::checked_segment(const StoredRun& run, std::uint32_t segment, 
   return segment == 0 ? run.row.segment : segment;
 }
 
-std::optional<Api::Span> Api::span_of(const StoredRun& run, const v1::AttemptRange& range) {
+std::optional<Api::Span> Api::span_of(Reading& reading, const StoredRun& run, const v1::AttemptRange& range) {
   if (range.last() != 0 && range.first() > range.last()) {
     invalid("range",
             "first (" + std::to_string(range.first()) + ") is larger than last (" + std::to_string(range.last()) + ")");
   }
   Span span{checked_segment(run, range.segment(), "range.segment"), 0, 0};
-  const auto bounds = attempt_bounds(pool_, run.id, span.segment);
+  const auto bounds = bounds_of(reading, pool_, run.id, span.segment);
   if (!bounds) return std::nullopt;
   span.first = std::max(range.first(), bounds->first);
   span.last = range.last() == 0 ? bounds->last : std::min(range.last(), bounds->last);

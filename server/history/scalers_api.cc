@@ -2,6 +2,7 @@
 #include <string>
 
 #include "server/history/api_impl.h"
+#include "server/history/older_answers.h"
 #include "server/history/page_token.h"
 #include "server/history/scaler_reader.h"
 #include "server/history/scaler_sums.h"
@@ -58,13 +59,14 @@ void Api::do_get_scaler_history(const v1::GetScalerHistoryRequest& request, v1::
     *response.mutable_scaler() = std::move(scaler);
     known = true;
   }
-  if (const auto span = span_of(run, request.range())) {
+  Reading reading(pool_, older_);
+  if (const auto span = span_of(reading, run, request.range())) {
     const std::uint64_t width = (span->last - span->first) / max_points + 1;
     std::optional<std::uint32_t> rank;
     if (request.has_rank()) rank = request.rank();
     Points points(request.scaler(), span->first, width, response);
-    const auto rest =
-        read_scaler(pool_, {run.id, span->segment, request.scaler(), span->first, span->last, rank}, deadline(), points);
+    const auto rest = read_scaler(reading, pool_, {run.id, span->segment, request.scaler(), span->first, span->last, rank},
+                                  deadline(), points);
     if (rest) {
       throw ApiError{{engine::Status::kResourceExhausted, "range: attempts " + std::to_string(span->first) + " to " +
                                                               std::to_string(*rest - 1) +

@@ -276,6 +276,26 @@ CREATE TABLE IF NOT EXISTS store_state (
 );
 )sql";
 
+// Made likewise: how far the shared history has what is here, and what only that has. A server that does not know them sends
+// nothing, and answers without what is older.
+constexpr const char* kShared = R"sql(
+CREATE TABLE IF NOT EXISTS feed_runs (
+  run_uid TEXT PRIMARY KEY,
+  pos INTEGER NOT NULL,              -- of the run's log: sent up to here, inclusive
+  intent INTEGER NOT NULL            -- and what is being sent goes up to here; a repeat sends the same again
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS feed_streams (
+  stream INTEGER PRIMARY KEY,        -- streams.id
+  seq INTEGER NOT NULL               -- sent, or announced lost there, up to here
+);
+CREATE TABLE IF NOT EXISTS shared_floors (
+  run_uid TEXT NOT NULL,
+  segment INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,          -- older attempts than this are in the shared history alone
+  PRIMARY KEY (run_uid, segment)
+) WITHOUT ROWID;
+)sql";
+
 // Columns of the outbox that came later, without a version of their own: a server that does not know them sends no less.
 void add_outbox_columns(Connection& connection) {
   if (connection.scalar("SELECT count(*) FROM pragma_table_info('outbox') WHERE name = 'given_up_ms'") == 0) {
@@ -324,7 +344,7 @@ void prepare_schema(Connection& connection, const std::string& path) {
   if (empty && application == 0) {
     connection.execute(kFileLayout);
     connection.execute(kEveryOpen);
-    for (const char* part : {kSchema, kChunks, kViews, kSeal, kSilences, kStoreState}) connection.execute(part);
+    for (const char* part : {kSchema, kChunks, kViews, kSeal, kSilences, kStoreState, kShared}) connection.execute(part);
     add_outbox_columns(connection);
     return;
   }
@@ -340,6 +360,7 @@ void prepare_schema(Connection& connection, const std::string& path) {
   if (version < kOldestUsed) upgrade(connection, path, version);
   connection.execute(kSilences);
   connection.execute(kStoreState);
+  connection.execute(kShared);
   add_outbox_columns(connection);
 }
 

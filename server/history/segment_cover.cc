@@ -3,6 +3,7 @@
 #include <map>
 
 #include "server/history/keys.h"
+#include "server/history/older_reading.h"
 #include "server/history/stored_records.h"
 
 namespace scalewatch::history {
@@ -23,8 +24,16 @@ bool any_summary(Connection& connection, std::int64_t stream) {
 
 }  // namespace
 
-SegmentCover cover(Reading& reading, const Catalog& catalog, const ReportRange& range) {
+SegmentCover cover(Reading& reading, const Catalog& catalog, const ReportRange& asked) {
   SegmentCover cover;
+  ReportRange range = asked;
+  if (OlderReading* const older = reading.older(asked.run, asked.segment)) {
+    if (const auto part = older->part(asked)) {
+      cover.merged.push_back({part->first, part->last});
+      if (part->last == asked.last) return cover;
+      range.first = part->last + 1;
+    }
+  }
   std::map<std::uint32_t, std::vector<StreamInterval>> by_rank;  // all stretches
   std::vector<StreamInterval> with_records;
   for (const auto& [stream, known] : catalog.streams) {

@@ -20,6 +20,7 @@ struct SegmentCover {
   std::vector<Interval> merged;    // joined
 };
 
+// What the shared history alone has is merged, too.
 SegmentCover cover(Reading& reading, const Catalog& catalog, const ReportRange& range);
 
 }  // namespace scalewatch::history

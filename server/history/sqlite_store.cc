@@ -121,6 +121,7 @@ void SqliteStore::commit(const engine::CommitBatch& batch) {
     stored = rows_->stored();
   }
   compactor_->reported(stored);
+  if (committed_) committed_(batch);
 }
 
 bool SqliteStore::commit_alerts(const engine::CommitBatch& batch) {
@@ -170,8 +171,26 @@ Compactor::Idle SqliteStore::idle_work(bool everything) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const bool did = retention_->step(std::chrono::duration_cast<std::chrono::milliseconds>(now).count()) ||
                    retention_->shrink(everything ? 0 : kKeptPages);
-  if (std::exchange(run_removed_, false)) return Compactor::Idle::kRunGone;
+  if (run_removed_.exchange(false)) return Compactor::Idle::kRunGone;
   return did ? Compactor::Idle::kSomething : Compactor::Idle::kNothing;
+}
+
+void SqliteStore::remove_run(const std::string& run_uid) {
+  std::int64_t run = 0;
+  {
+    ReadPool::Lease lease(readers_);
+    const auto stored = find_stored_run(*lease, run_uid);
+    if (!stored || stored->row.run_uid != run_uid) return;
+    run = stored->id;
+  }
+  Retention remover(
+      writer_->path(), {}, [this](WriteClass which, const auto& work) { write(which, work); },
+      [this] {
+        rows_->forget();
+        run_removed_ = true;
+      });
+  while (remover.remove_run(run, run_uid)) {
+  }
 }
 
 std::optional<engine::RunRow> SqliteStore::find_run(const std::string& name_or_uid) {
@@ -244,6 +263,14 @@ std::optional<engine::SnapshotRow> SqliteStore::newest_snapshot(const std::strin
 
 void SqliteStore::read_log(const std::string& run_uid, std::uint64_t after_pos,
                            const std::function<void(const LogEntry&)>& visit) {
+  read_log_while(run_uid, after_pos, [&](const LogEntry& entry) {
+    visit(entry);
+    return true;
+  });
+}
+
+void SqliteStore::read_log_while(const std::string& run_uid, std::uint64_t after_pos,
+                                 const std::function<bool(const LogEntry&)>& visit) {
   std::int64_t run = 0;
   {
     ReadPool::Lease lease(readers_);
@@ -273,7 +300,7 @@ void SqliteStore::read_log(const std::string& run_uid, std::uint64_t after_pos,
         after_pos = entry.input->pos;
       }
       reading.pause();
-      visit(entry);
+      if (!visit(entry)) return;
     }
   }
 }

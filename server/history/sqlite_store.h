@@ -4,6 +4,7 @@
 // and never hold up a commit. A commit is durable when it returns (write-ahead log, synchronous=FULL) or has changed nothing.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -74,11 +75,21 @@ class SqliteStore : public engine::HistoryStore, public engine::OutboxStore, pub
   std::vector<engine::AlertRow> fired_since(std::int64_t after_ms, std::size_t limit) override;
   std::vector<engine::DeadLetterRow> dead_letters(const DeadLetters& which, std::size_t limit) override;
 
+  // The same until `visit` returns false.
+  void read_log_while(const std::string& run_uid, std::uint64_t after_pos, const std::function<bool(const LogEntry&)>& visit);
+
+  // Called after every commit, on the committing thread. To be set before the first one.
+  using Committed = std::function<void(const engine::CommitBatch&)>;
+  void on_commit(Committed committed) { committed_ = std::move(committed); }
+
   // What was durable and is not here any more, as found when it was opened. Any thread.
   [[nodiscard]] const StoreLoss& loss() const;
 
   // Names of runs that have ended and whose newest report is of `since_ms` or later, newest first.
   std::vector<std::string> ended_since(std::int64_t since_ms, std::size_t limit);
+
+  // Removes a run with all that is of it. It must not be in the engine's memory.
+  void remove_run(const std::string& run_uid);
 
   // For the other readers of this room.
   ReadPool& readers() { return readers_; }
@@ -109,7 +120,8 @@ class SqliteStore : public engine::HistoryStore, public engine::OutboxStore, pub
   ReadPool readers_;
   // What the background thread does when nothing waits to be compacted.
   Compactor::Idle idle_work(bool everything);
-  bool run_removed_ = false;  // since the last idle work; of the background thread
+  Committed committed_;
+  std::atomic<bool> run_removed_{false};  // since the last idle work
 
   std::unique_ptr<Retention> retention_;
   std::unique_ptr<Compactor> compactor_;  // last: its thread uses the others

@@ -5,6 +5,7 @@
 
 #include "server/history/api_error.h"
 #include "server/history/keys.h"
+#include "server/history/older_reading.h"
 #include "server/history/record_reader.h"
 #include "server/history/report_reader.h"
 #include "server/history/seal.h"
@@ -122,6 +123,13 @@ const FrameView* StoredRecords::frame(const StretchRow& stretch, std::uint32_t i
 }
 
 std::optional<Measured> StoredRecords::find(const StoredReport& report, std::uint32_t id, std::uint64_t numel) {
+  if (report.older > 0) {
+    const auto& records = reading_.older()->records(report);
+    const auto found =
+        std::lower_bound(records.begin(), records.end(), id, [](const auto& a, std::uint32_t b) { return a.first < b; });
+    if (found == records.end() || found->first != id) return std::nullopt;
+    return found->second;
+  }
   if (const StretchRow* stretch = stretch_of(report)) {
     if (const auto place = stretch->place(report.attempt)) {
       const FrameView* view = frame(*stretch, id, numel);
@@ -141,6 +149,10 @@ std::optional<Measured> StoredRecords::find(const StoredReport& report, std::uin
 
 void StoredRecords::for_each(const StoredReport& report, Ids ids, const Numel& numel,
                              const std::function<void(std::uint32_t, const Measured&)>& visit) {
+  if (report.older > 0) {
+    for (const auto& [id, measured] : reading_.older()->records(report)) visit(id, measured);
+    return;
+  }
   if (const v1::Report* parsed = payload(report)) {
     for_each_record(*parsed, numel, visit);
     return;
@@ -187,6 +199,7 @@ void StoredRecords::for_each_histogram(const StoredReport& report,
       for (const auto& histogram : block.exponents()) visit(block, histogram);
     }
   };
+  if (report.older > 0) return each(reading_.older()->rest(report));
   if (const v1::Report* parsed = payload(report)) return each(*parsed);
   const StretchRow* stretch = stretch_of(report);
   const StretchDetail* detail = stretch != nullptr ? detail_of(report, *stretch) : nullptr;

@@ -6,6 +6,7 @@
 
 #include "server/history/attempt_records.h"
 #include "server/history/keys.h"
+#include "server/history/older_reading.h"
 
 namespace scalewatch::history {
 
@@ -225,32 +226,99 @@ bool TensorSeries::read_pieces(std::vector<TensorSeries>& series, const ReportRa
 
 std::optional<std::uint64_t> TensorSeries::read(const ReportRange& range, std::chrono::steady_clock::time_point deadline,
                                                 Sink& sink) {
+  if (OlderReading* const older = reading_.older(range.run, range.segment)) {
+    if (const auto part = older->part(range)) {
+      if (const auto rest = read_older(*older, *part, deadline, sink)) return rest;
+      if (part->last == range.last) return std::nullopt;
+      ReportRange local = range;
+      local.first = part->last + 1;
+      if (std::chrono::steady_clock::now() >= deadline) return local.first;
+      return read_local(local, deadline, sink);
+    }
+  }
+  return read_local(range, deadline, sink);
+}
+
+// A rank that started again may have gone over attempts a second time, without records of this tensor: only its reports tell.
+bool TensorSeries::needs_reports() const {
+  std::map<std::uint32_t, int> streams;
+  for (const auto& [stream, known] : catalog_.streams) {
+    if (++streams[known.rank] > 1) return true;
+  }
+  return false;
+}
+
+std::optional<std::uint64_t> TensorSeries::read_older(OlderReading& older, const ReportRange& part,
+                                                      std::chrono::steady_clock::time_point deadline, Sink& sink) {
+  const v1::TensorInfo& info = catalog_.tensors[tensor_].info;
+  if (needs_reports()) {
+    older.only({{info.name(), info.role()}});
+    return read_attempts(part, deadline, sink);
+  }
+  reading_.pause();
+  for (std::uint64_t first = part.first; first <= part.last;) {
+    if (first != part.first && std::chrono::steady_clock::now() >= deadline) return first;
+    const auto rows = older.tensor_page(part, first, info.name(), info.role());
+    if (rows.empty()) break;
+    RankMerge merge;
+    std::vector<std::uint32_t> done;  // ids of the rank
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const OlderRecord& row = rows[i];
+      const bool new_rank = i == 0 || rows[i - 1].attempt != row.attempt || rows[i - 1].key.rank != row.key.rank;
+      if (new_rank) done.clear();
+      const auto stream = older.stream_of(row.key);
+      const auto known = stream ? catalog_.streams.find(*stream) : catalog_.streams.end();
+      if (known != catalog_.streams.end() && row.id < known->second.slots->size()) {
+        const auto& slot = (*known->second.slots)[row.id];
+        if (slot.tensor == tensor_ && std::find(done.begin(), done.end(), row.id) == done.end()) {
+          merge.add(row.key.rank, slot.shard, row.measured);
+          done.push_back(row.id);
+        }
+      }
+      if (i + 1 < rows.size() && rows[i + 1].attempt == row.attempt) continue;
+      if (!merge.empty()) sink.record(row.attempt, merge.total());
+      merge.clear();
+    }
+    first = rows.back().attempt + 1;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::uint64_t> TensorSeries::read_attempts(const ReportRange& range,
+                                                         std::chrono::steady_clock::time_point deadline, Sink& sink) {
+  TensorRecords records(catalog_, stored_, tensor_);
+  ReportReader reader(reading_, catalog_, deadline);
+  std::uint64_t attempt = 0;
+  const auto close = [&] {
+    if (!records.merged().empty()) sink.record(attempt, records.merged().total());
+    records.clear();
+  };
+  const auto rest = reader.read(range, [&](const RankReports& reports) {
+    if (reports.front().attempt != attempt) close();
+    attempt = reports.front().attempt;
+    records.add(reports);
+  });
+  close();
+  return rest;
+}
+
+std::optional<std::uint64_t> TensorSeries::read_local(const ReportRange& range, std::chrono::steady_clock::time_point deadline,
+                                                      Sink& sink) {
   load(range);
   TensorRecords records(catalog_, stored_, tensor_);
   ReportReader reader(reading_, catalog_, deadline);
   bool any = false;
   for (const Part& part : parts(range)) {
-    if (any && reader.late()) return part.attempts.first;
+    if (any && std::chrono::steady_clock::now() >= deadline) return part.attempts.first;
     any = true;
     if (part.piece != nullptr) {
       read_piece(part, sink);
       continue;
     }
-    std::uint64_t attempt = 0;
-    const auto close = [&] {
-      if (!records.merged().empty()) sink.record(attempt, records.merged().total());
-      records.clear();
-    };
     ReportRange within = range;
     within.first = part.attempts.first;
     within.last = part.attempts.last;
-    const auto rest = reader.read(within, [&](const RankReports& reports) {
-      if (reports.front().attempt != attempt) close();
-      attempt = reports.front().attempt;
-      records.add(reports);
-    });
-    close();
-    if (rest) return rest;
+    if (const auto rest = read_attempts(within, deadline, sink)) return rest;
   }
   return std::nullopt;
 }

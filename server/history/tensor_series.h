@@ -61,6 +61,13 @@ class TensorSeries {
     const Piece* piece = nullptr;  // null: attempt by attempt
   };
 
+  [[nodiscard]] bool needs_reports() const;
+  std::optional<std::uint64_t> read_older(OlderReading& older, const ReportRange& part,
+                                          std::chrono::steady_clock::time_point deadline, Sink& sink);
+  std::optional<std::uint64_t> read_local(const ReportRange& range, std::chrono::steady_clock::time_point deadline, Sink& sink);
+  // Attempt by attempt, merged.
+  std::optional<std::uint64_t> read_attempts(const ReportRange& range, std::chrono::steady_clock::time_point deadline,
+                                             Sink& sink);
   void load(const ReportRange& range);
   void load_pieces(const ReportRange& range, std::int64_t stream, std::uint32_t rank, std::uint32_t id, std::uint64_t numel);
   // Attempts of a stream that are not in stretches.

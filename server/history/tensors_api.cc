@@ -10,6 +10,7 @@
 #include "server/history/api_impl.h"
 #include "server/history/attempt_records.h"
 #include "server/history/nearest.h"
+#include "server/history/older_answers.h"
 #include "server/history/page_token.h"
 #include "server/history/tensor_series.h"
 
@@ -92,14 +93,14 @@ void Api::do_list_tensors(const v1::ListTensorsRequest& request, v1::ListTensors
   }
 
   // Newest record of each, looking back from the newest attempt.
-  Reading reading(pool_);
+  Reading reading(pool_, older_);
   ReportReader reader(reading, *catalog, deadline());
   StoredRecords stored(reading);
   AttemptRecords records(*catalog, stored);
   std::size_t missing = page.size();
   std::uint64_t attempt = std::numeric_limits<std::int64_t>::max();
   for (std::uint32_t looked = 0; missing > 0 && looked < limits_.newest_record_attempts; ++looked) {
-    const auto before = attempt_before(reading.connection(), run.id, run.row.segment, attempt);
+    const auto before = last_attempt_before(reading, run.id, run.row.segment, attempt);
     if (!before || (looked > 0 && reader.late())) break;
     attempt = *before;
     records.clear();
@@ -176,12 +177,12 @@ void Api::do_get_tensor_history(const v1::GetTensorHistoryRequest& request, v1::
   const auto catalog = catalogs_.get(run.id, segment);
   const std::uint32_t tensor = tensor_named(*catalog, request.tensor(), request.role());
   *response.mutable_info() = catalog->tensors[tensor].info;
-  const auto span = span_of(run, request.range());
+  Reading reading(pool_, older_);
+  const auto span = span_of(reading, run, request.range());
   if (!span) return;
 
   ReportRange range{run.id, segment, span->first, span->last, std::nullopt};
   if (request.has_rank()) range.rank = request.rank();
-  Reading reading(pool_);
   std::optional<std::uint64_t> rest;
   {
     Points points(span->first, (span->last - span->first) / max_points + 1, response);

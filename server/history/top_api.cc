@@ -8,6 +8,7 @@
 #include "server/history/api_impl.h"
 #include "server/history/attempt_records.h"
 #include "server/history/keys.h"
+#include "server/history/older_reading.h"
 #include "server/history/page_token.h"
 #include "server/history/scores.h"
 #include "server/history/segment_cover.h"
@@ -152,25 +153,51 @@ std::vector<Api::Top> Api::leading(const Ask& ask, const Catalog& catalog, Readi
   const SegmentCover covered = cover(reading, catalog, ask.range);
   reached = ask.range.first;
   bool whole = true;
+  const OlderReading* const older = reading.older(ask.range.run, ask.range.segment);
+  const std::uint64_t floor = older == nullptr ? 0 : older->floor();
+  const auto take_attempt = [&](std::uint64_t attempt) {
+    for (const auto tensor : records.present()) {
+      if (ask.role != v1::ROLE_UNSPECIFIED && catalog.tensors[tensor].info.role() != ask.role) continue;
+      leaders.take(tensor, attempt, records.of(tensor).total());
+    }
+    records.clear();
+  };
   // Newest first, so that what a time limit leaves out is the oldest.
   for (auto part = covered.merged.rbegin(); part != covered.merged.rend() && whole; ++part) {
-    const std::uint64_t first = std::max(part->first, ask.range.first);
+    const std::uint64_t first = std::max({part->first, ask.range.first, floor});
     for (auto attempt =
              attempt_before(reading.connection(), ask.range.run, ask.range.segment, std::min(part->last, ask.range.last) + 1);
          attempt && *attempt >= first;
          attempt = attempt_before(reading.connection(), ask.range.run, ask.range.segment, *attempt)) {
       reader.read({ask.range.run, ask.range.segment, *attempt, *attempt, std::nullopt},
                   [&](const RankReports& reports) { records.add(reports); });
-      for (const auto tensor : records.present()) {
-        if (ask.role != v1::ROLE_UNSPECIFIED && catalog.tensors[tensor].info.role() != ask.role) continue;
-        leaders.take(tensor, *attempt, records.of(tensor).total());
-      }
-      records.clear();
+      take_attempt(*attempt);
       if (reader.late()) {
         reached = *attempt;
         whole = reached == ask.range.first;
         break;
       }
+    }
+  }
+  // What only the shared history has, some attempts at a time.
+  constexpr std::uint64_t kAtOnce = 64;
+  for (std::uint64_t end = std::min(ask.range.last + 1, floor); whole && end > ask.range.first;) {
+    const std::uint64_t first = std::max(ask.range.first, end > kAtOnce ? end - kAtOnce : 0);
+    std::uint64_t attempt = 0;
+    for (std::uint64_t next = first; next < end;) {
+      const auto rest =
+          reader.read({ask.range.run, ask.range.segment, next, end - 1, std::nullopt}, [&](const RankReports& reports) {
+            if (reports.front().attempt != attempt) take_attempt(attempt);
+            attempt = reports.front().attempt;
+            records.add(reports);
+          });
+      take_attempt(attempt);
+      next = rest.value_or(end);
+    }
+    end = first;
+    if (reader.late()) {
+      reached = first;
+      whole = reached == ask.range.first;
     }
   }
   SegmentCover chunks = covered;
@@ -190,7 +217,7 @@ std::vector<Api::Top> Api::leading(const Ask& ask, const Catalog& catalog, Readi
     return first != second ? first > second : a < b;
   };
   ReportRange range = ask.range;
-  range.first = reached;
+  range.first = std::max(reached, floor);
   for (const auto tensor : order) {
     if (found.size() >= ask.limit) {
       // Those that follow promise no more, and of equal ones the first in forward order leads.
@@ -218,13 +245,13 @@ void Api::do_top_tensors(const v1::TopTensorsRequest& request, v1::TopTensorsRes
   const std::size_t limit = checked_limit("limit", request.limit(), 20, 1000);
   if (!By::By_IsValid(request.by())) invalid("by", std::to_string(request.by()) + " is not a statistic");
   const StoredRun run = run_named(request.run());
-  auto span = span_of(run, request.range());
+  Reading reading(pool_, older_);
+  auto span = span_of(reading, run, request.range());
   if (!span) return;
   if (request.range().first() == 0 && request.range().last() == 0 && span->last - span->first >= kDefaultAttempts) {
     span->first = span->last - kDefaultAttempts + 1;
   }
   const auto catalog = catalogs_.get(run.id, span->segment);
-  Reading reading(pool_);
   std::uint64_t reached = 0;
   const auto leading_ones = leading({request.by(), request.role(), limit, {run.id, span->segment, span->first, span->last, {}}},
                                     *catalog, reading, reached);

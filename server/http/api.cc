@@ -5,6 +5,8 @@
 #include <set>
 #include <string>
 
+#include "server/auth/guarded_alerts.h"
+
 namespace scalewatch::http {
 
 unsigned http_status(engine::Status::Code code) {
@@ -13,6 +15,10 @@ unsigned http_status(engine::Status::Code code) {
       return 200;
     case engine::Status::kInvalidArgument:
       return 400;
+    case engine::Status::kUnauthenticated:
+      return 401;
+    case engine::Status::kPermissionDenied:
+      return 403;
     case engine::Status::kNotFound:
       return 404;
     case engine::Status::kFailedPrecondition:
@@ -59,16 +65,31 @@ std::optional<Response> read_request(const Call& call, RequestMessage& message) 
   return std::nullopt;
 }
 
+template <class RequestMessage, class ResponseMessage>
+engine::Status ask(engine::HistoryApi& api, const ApiSources& sources, const Call& call,
+                   engine::Status (engine::HistoryApi::*function)(const RequestMessage&, ResponseMessage&),
+                   const RequestMessage& request, ResponseMessage& response) {
+  return (auth::GuardedHistory(api, call.caller, sources.name_of).*function)(request, response);
+}
+
+template <class RequestMessage, class ResponseMessage>
+engine::Status ask(engine::AlertsApi& api, const ApiSources& sources, const Call& call,
+                   engine::Status (engine::AlertsApi::*function)(const RequestMessage&, ResponseMessage&),
+                   const RequestMessage& request, ResponseMessage& response) {
+  if (sources.gate == nullptr) return (api.*function)(request, response);
+  return (auth::GuardedAlerts(api, *sources.gate, call.caller, sources.name_of).*function)(request, response);
+}
+
 template <class Api, class RequestMessage, class ResponseMessage>
-Route route(const char* method, const char* pattern, std::function<Api*()> api,
+Route route(const char* method, const char* pattern, std::function<Api*()> ApiSources::*api, const ApiSources& sources,
             engine::Status (Api::*function)(const RequestMessage&, ResponseMessage&)) {
-  return {method, pattern, Speed::kWorker, [api = std::move(api), function](const Call& call) -> Response {
+  return {method, pattern, Speed::kWorker, [api, sources, function](const Call& call) -> Response {
             RequestMessage request;
             if (auto refused = read_request(call, request)) return *std::move(refused);
-            Api* const target = api();
+            Api* const target = (sources.*api)();
             if (target == nullptr) return error_response(503, "the server is starting or stopping; ask again");
             ResponseMessage response;
-            const engine::Status status = (target->*function)(request, response);
+            const engine::Status status = ask(*target, sources, call, function, request, response);
             return status.ok() ? to_json(response) : error_response(http_status(status.code), status.message);
           }};
 }
@@ -78,26 +99,26 @@ Route route(const char* method, const char* pattern, std::function<Api*()> api,
 std::vector<Route> api_routes(const ApiSources& sources) {
   using engine::AlertsApi;
   using engine::HistoryApi;
-  const auto& history = sources.history;
-  const auto& alerts = sources.alerts;
+  const auto history = &ApiSources::history;
+  const auto alerts = &ApiSources::alerts;
   return {
-      route("GET", "/api/v1/runs", history, &HistoryApi::list_runs),
-      route("GET", "/api/v1/runs/{run}", history, &HistoryApi::get_run),
-      route("GET", "/api/v1/runs/{run}/tensors", history, &HistoryApi::list_tensors),
-      route("GET", "/api/v1/runs/{run}/tensors/{tensor}/history", history, &HistoryApi::get_tensor_history),
-      route("GET", "/api/v1/runs/{run}/attempts/{attempt}", history, &HistoryApi::get_attempt),
-      route("GET", "/api/v1/runs/{run}/top", history, &HistoryApi::top_tensors),
-      route("GET", "/api/v1/runs/{run}/scaler", history, &HistoryApi::get_scaler_history),
-      route("GET", "/api/v1/runs/{run}/heatmap", history, &HistoryApi::get_heat_map),
-      route("GET", "/api/v1/alerts", alerts, &AlertsApi::list_alerts),
-      route("GET", "/api/v1/alerts/get", alerts, &AlertsApi::get_alert),  // ?id=..., for ids hold slashes
-      route("GET", "/api/v1/alerts/dead", alerts, &AlertsApi::list_dead_letters),
-      route("POST", "/api/v1/alerts/replay", alerts, &AlertsApi::replay_dead_letters),
-      route("GET", "/api/v1/silences", alerts, &AlertsApi::list_silences),
-      route("POST", "/api/v1/silences", alerts, &AlertsApi::create_silence),
-      route("POST", "/api/v1/silences/{id}/end", alerts, &AlertsApi::end_silence),
-      route("POST", "/api/v1/alerts/{id}/acknowledge", alerts, &AlertsApi::acknowledge),
-      route("POST", "/api/v1/alerts/acknowledge", alerts, &AlertsApi::acknowledge),  // ?id=..., for ids with slashes
+      route("GET", "/api/v1/runs", history, sources, &HistoryApi::list_runs),
+      route("GET", "/api/v1/runs/{run}", history, sources, &HistoryApi::get_run),
+      route("GET", "/api/v1/runs/{run}/tensors", history, sources, &HistoryApi::list_tensors),
+      route("GET", "/api/v1/runs/{run}/tensors/{tensor}/history", history, sources, &HistoryApi::get_tensor_history),
+      route("GET", "/api/v1/runs/{run}/attempts/{attempt}", history, sources, &HistoryApi::get_attempt),
+      route("GET", "/api/v1/runs/{run}/top", history, sources, &HistoryApi::top_tensors),
+      route("GET", "/api/v1/runs/{run}/scaler", history, sources, &HistoryApi::get_scaler_history),
+      route("GET", "/api/v1/runs/{run}/heatmap", history, sources, &HistoryApi::get_heat_map),
+      route("GET", "/api/v1/alerts", alerts, sources, &AlertsApi::list_alerts),
+      route("GET", "/api/v1/alerts/get", alerts, sources, &AlertsApi::get_alert),  // ?id=..., for ids hold slashes
+      route("GET", "/api/v1/alerts/dead", alerts, sources, &AlertsApi::list_dead_letters),
+      route("POST", "/api/v1/alerts/replay", alerts, sources, &AlertsApi::replay_dead_letters),
+      route("GET", "/api/v1/silences", alerts, sources, &AlertsApi::list_silences),
+      route("POST", "/api/v1/silences", alerts, sources, &AlertsApi::create_silence),
+      route("POST", "/api/v1/silences/{id}/end", alerts, sources, &AlertsApi::end_silence),
+      route("POST", "/api/v1/alerts/{id}/acknowledge", alerts, sources, &AlertsApi::acknowledge),
+      route("POST", "/api/v1/alerts/acknowledge", alerts, sources, &AlertsApi::acknowledge),  // ?id=..., for ids with slashes
   };
 }
 

@@ -4,6 +4,8 @@
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/write.hpp>
 
+#include <algorithm>
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -16,6 +18,19 @@ namespace bhttp = boost::beast::http;
 constexpr std::size_t kReadBytes = 64u << 10;   // of the read buffer, beyond the header's limit
 constexpr std::size_t kLingerBytes = 1u << 20;  // read and dropped after an answer that ends the connection
 constexpr std::chrono::seconds kLinger{2};
+constexpr std::chrono::seconds kHandshake{10};  // of TLS, at most
+
+std::string address_of(const boost::asio::ip::tcp::socket& socket) {
+  beast::error_code error;
+  const auto endpoint = socket.remote_endpoint(error);
+  if (error) return {};
+  const auto address = endpoint.address();
+  // A socket for both families tells IPv4 addresses as IPv6.
+  if (address.is_v6() && address.to_v6().is_v4_mapped()) {
+    return boost::asio::ip::make_address_v4(boost::asio::ip::v4_mapped, address.to_v6()).to_string();
+  }
+  return address.to_string();
+}
 
 // What the client gets for bytes that are no request; nothing for a connection that is just gone.
 std::optional<Response> answer_to(beast::error_code error, const Options& options) {
@@ -32,15 +47,36 @@ std::optional<Response> answer_to(beast::error_code error, const Options& option
 
 }  // namespace
 
-Connection::Connection(boost::asio::ip::tcp::socket socket, const Options& options, Dispatcher& dispatcher)
-    : options_(options), dispatcher_(dispatcher), stream_(std::move(socket)), buffer_(options.max_header_bytes + kReadBytes) {}
+Connection::Connection(boost::asio::ip::tcp::socket socket, const Options& options, Dispatcher& dispatcher,
+                       std::shared_ptr<boost::asio::ssl::context> tls)
+    : options_(options),
+      dispatcher_(dispatcher),
+      stream_(std::move(socket)),
+      tls_context_(std::move(tls)),
+      peer_(address_of(stream_.socket())),
+      buffer_(options.max_header_bytes + kReadBytes) {
+  if (tls_context_) tls_.emplace(stream_, *tls_context_);
+}
 
 void Connection::serve() {
-  read();
+  handshake([this] { read(); });
 }
 
 void Connection::refuse(Response response) {
-  write({std::move(response), nullptr}, 11, false, false);
+  // Held by what waits for the handshake.
+  auto held = std::make_shared<Response>(std::move(response));
+  handshake([this, held] { write({std::move(*held), nullptr}, 11, false, false); });
+}
+
+void Connection::handshake(std::function<void()> next) {
+  if (!tls_ || handshaken_) return next();
+  stream_.expires_after(std::min<std::chrono::milliseconds>(options_.idle_timeout, kHandshake));
+  tls_->async_handshake(boost::asio::ssl::stream_base::server,
+                        [self = shared_from_this(), next = std::move(next)](beast::error_code error) {
+                          if (error) return self->close();
+                          self->handshaken_ = true;
+                          next();
+                        });
 }
 
 void Connection::close() {
@@ -52,8 +88,10 @@ void Connection::read() {
   parser_->header_limit(options_.max_header_bytes);
   parser_->body_limit(options_.max_body_bytes);
   stream_.expires_after(options_.idle_timeout);
-  bhttp::async_read(stream_, buffer_, *parser_,
-                    [self = shared_from_this()](beast::error_code error, std::size_t) { self->on_read(error); });
+  on_stream([this](auto& stream) {
+    bhttp::async_read(stream, buffer_, *parser_,
+                      [self = shared_from_this()](beast::error_code error, std::size_t) { self->on_read(error); });
+  });
 }
 
 void Connection::on_read(beast::error_code error) {
@@ -67,7 +105,8 @@ void Connection::on_read(beast::error_code error) {
   const bool keep_alive = message.keep_alive();
   const auto text = [](auto view) { return std::string(view.data(), view.size()); };
   auto request = std::make_shared<Request>(Request{head ? "GET" : text(message.method_string()), text(message.target()),
-                                                   text(message[bhttp::field::content_type]), std::move(message.body())});
+                                                   text(message[bhttp::field::content_type]), std::move(message.body()),
+                                                   text(message[bhttp::field::authorization]), peer_});
   // No deadline while the answer is made: its time is the server's, not the client's.
   stream_.expires_never();
   dispatcher_.dispatch(std::move(request), [self = shared_from_this(), version, keep_alive, head](Answer answer) {
@@ -90,9 +129,11 @@ void Connection::write(Answer answer, unsigned version, bool keep_alive, bool he
   message_->content_length(response.body.size());
   if (!head) message_->body() = std::move(response.body);
   stream_.expires_after(options_.idle_timeout);
-  bhttp::async_write(stream_, *message_, [self = shared_from_this(), keep_alive](beast::error_code error, std::size_t) {
-    if (error) return self->close();
-    self->on_written(keep_alive);
+  on_stream([this, keep_alive](auto& stream) {
+    bhttp::async_write(stream, *message_, [self = shared_from_this(), keep_alive](beast::error_code error, std::size_t) {
+      if (error) return self->close();
+      self->on_written(keep_alive);
+    });
   });
 }
 
@@ -100,6 +141,14 @@ void Connection::on_written(bool keep_alive) {
   message_.reset();
   unsent_.reset();
   if (keep_alive) return read();
+  if (tls_) {
+    stream_.expires_after(kLinger);
+    return tls_->async_shutdown([self = shared_from_this()](beast::error_code) { self->end_sending(); });
+  }
+  end_sending();
+}
+
+void Connection::end_sending() {
   beast::error_code ignored;
   stream_.socket().shutdown(boost::asio::ip::tcp::socket::shutdown_send, ignored);
   stream_.expires_after(kLinger);

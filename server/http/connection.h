@@ -4,13 +4,17 @@
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/stream.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "server/http/dispatcher.h"
 
@@ -18,7 +22,9 @@ namespace scalewatch::http {
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(boost::asio::ip::tcp::socket socket, const Options& options, Dispatcher& dispatcher);
+  // `tls`: null for plain HTTP.
+  Connection(boost::asio::ip::tcp::socket socket, const Options& options, Dispatcher& dispatcher,
+             std::shared_ptr<boost::asio::ssl::context> tls);
 
   void serve();
   // Answers without reading a request, and closes.
@@ -29,20 +35,36 @@ class Connection : public std::enable_shared_from_this<Connection> {
   using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
   using Message = boost::beast::http::response<boost::beast::http::string_body>;
 
+  // Calls `operation` with the stream that bytes of HTTP go through.
+  template <class Operation>
+  void on_stream(const Operation& operation) {
+    if (tls_) {
+      operation(*tls_);
+    } else {
+      operation(stream_);
+    }
+  }
+  // Then `next`, once bytes of HTTP can come.
+  void handshake(std::function<void()> next);
   void read();
   void on_read(boost::beast::error_code error);
   void write(Answer answer, unsigned version, bool keep_alive, bool head);
   void on_written(bool keep_alive);
+  void end_sending();
   void linger();
 
   const Options& options_;
   Dispatcher& dispatcher_;
   boost::beast::tcp_stream stream_;
+  const std::shared_ptr<boost::asio::ssl::context> tls_context_;
+  std::optional<boost::asio::ssl::stream<boost::beast::tcp_stream&>> tls_;
+  const std::string peer_;
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
   std::optional<Message> message_;
   std::shared_ptr<void> unsent_;  // the answer being written, in the dispatcher's count
   std::size_t drained_ = 0;
+  bool handshaken_ = false;
 };
 
 }  // namespace scalewatch::http

@@ -3,6 +3,9 @@
 #include <boost/asio/post.hpp>
 
 #include <exception>
+#include <utility>
+
+#include "server/http/api.h"
 
 namespace scalewatch::http {
 namespace {
@@ -23,10 +26,11 @@ Response busy(const std::string& why) {
 
 }  // namespace
 
-Dispatcher::Dispatcher(const Options& options, Router router)
+Dispatcher::Dispatcher(const Options& options, Router router, auth::Gate* gate)
     : max_queries_(options.api_threads + options.api_queue),
       max_unsent_bytes_(options.max_unsent_bytes),
       router_(std::move(router)),
+      gate_(gate),
       pool_(options.api_threads) {}
 
 Dispatcher::~Dispatcher() {
@@ -45,11 +49,35 @@ Answer Dispatcher::answer(Response response) const {
   return {std::move(response), std::move(unsent)};
 }
 
+std::optional<Response> Dispatcher::admit(const Route& route, const Request& request, auth::Caller& caller,
+                                          auth::Permit& permit) const {
+  if (gate_ == nullptr || route.needs == Needs::kNothing) return std::nullopt;
+  auth::Admission admission = gate_->admit(request.authorization, request.peer);
+  if (!admission.ok()) {
+    Response refused = error_response(http_status(admission.status.code), admission.status.message);
+    if (refused.status == 401) refused.headers.emplace_back("WWW-Authenticate", "Bearer realm=\"scalewatch\"");
+    if (admission.retry_after_s > 0) refused.headers.emplace_back("Retry-After", std::to_string(admission.retry_after_s));
+    return refused;
+  }
+  caller = std::move(admission.caller);
+  if (route.needs == Needs::kReadAll && !caller.may_read_all()) {
+    return error_response(403, "this token may not read every run, which this page shows");
+  }
+  if (const auto& token = caller.token()) {
+    permit = auth::Token::take_query(token);
+    if (!permit) return error_response(429, "this token has as many calls under way as it may: try again");
+  }
+  return std::nullopt;
+}
+
 void Dispatcher::dispatch(std::shared_ptr<const Request> request, std::function<void(Answer)> done) {
   auto match = std::make_shared<Router::Match>(router_.match(*request));
   if (match->route == nullptr) return done(answer(std::move(match->error)));
+  auth::Caller caller;
+  auth::Permit permit;
+  if (auto refused = admit(*match->route, *request, caller, permit)) return done(answer(*std::move(refused)));
   if (match->route->speed == Speed::kQuick) {
-    return done(answer(run(*match->route, {*request, match->url, match->path})));
+    return done(answer(run(*match->route, {*request, match->url, match->path, caller})));
   }
   if (counters_->unsent_bytes > max_unsent_bytes_) {
     return done(answer(busy("too many answers wait to be read; ask again")));
@@ -58,8 +86,9 @@ void Dispatcher::dispatch(std::shared_ptr<const Request> request, std::function<
   // Counted down when the task goes, whether it ran or the pool was stopped before.
   ++counters_->queries;
   std::shared_ptr<void> query(nullptr, [counters = counters_](void*) { --counters->queries; });
-  boost::asio::post(pool_, [this, match, request = std::move(request), done = std::move(done), query = std::move(query)] {
-    done(answer(run(*match->route, {*request, match->url, match->path})));
+  boost::asio::post(pool_, [this, match, request = std::move(request), done = std::move(done), query = std::move(query),
+                            caller = std::move(caller), permit = std::move(permit)] {
+    done(answer(run(*match->route, {*request, match->url, match->path, caller})));
   });
 }
 

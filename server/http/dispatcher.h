@@ -7,6 +7,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "server/http/router.h"
 #include "server/http/server.h"
@@ -21,7 +22,8 @@ struct Answer {
 
 class Dispatcher {
  public:
-  Dispatcher(const Options& options, Router router);
+  // `gate` lets callers in; null: everybody is.
+  Dispatcher(const Options& options, Router router, auth::Gate* gate = nullptr);
   ~Dispatcher();  // drops what waits, waits for what runs
 
   // Calls `done` once, from this thread or one of the pool; not at all when the dispatcher is stopped first.
@@ -34,10 +36,13 @@ class Dispatcher {
     std::atomic<std::size_t> unsent_bytes{0};
   };
   Answer answer(Response response) const;
+  // Lets the caller in, and counts it; an answer for one that is not.
+  std::optional<Response> admit(const Route& route, const Request& request, auth::Caller& caller, auth::Permit& permit) const;
 
   const std::size_t max_queries_;
   const std::size_t max_unsent_bytes_;
   const Router router_;
+  auth::Gate* const gate_;
   const std::shared_ptr<Counters> counters_ = std::make_shared<Counters>();
   boost::asio::thread_pool pool_;
 };

@@ -12,6 +12,8 @@ struct Request {
   std::string target;  // as sent: path and query, still percent-encoded
   std::string content_type;
   std::string body;
+  std::string authorization{};  // of the header; empty: none
+  std::string peer{};           // address that it came from, without its port
 };
 
 struct Response {

@@ -11,6 +11,7 @@ constexpr const char* kIndex =
 /metrics    Prometheus metrics
 /healthz    200 while the process lives
 /readyz     200 when it takes reports and keeps history, else 503 and why
+Where tokens are asked for, all but / and these two need the header "Authorization: Bearer TOKEN".
 
 JSON; parameters in brackets are optional, NAME may be a run's name or run_uid; encode "/" in names as %2F
 /api/v1/runs                                  [page_size page_token name_contains status min_severity]
@@ -41,17 +42,19 @@ std::vector<Route> page_routes(const Sources& sources) {
     return Response{status, "text/plain; charset=utf-8", std::move(body), {}};
   };
   return {
-      {"GET", "/", Speed::kQuick, [=](const Call&) { return text(200, kIndex); }},
+      {"GET", "/", Speed::kQuick, [=](const Call&) { return text(200, kIndex); }, Needs::kNothing},
       {"GET", "/metrics", Speed::kQuick,
        [metrics = sources.metrics](const Call&) {
          return Response{200, "text/plain; version=0.0.4; charset=utf-8", metrics(), {}};
-       }},
-      {"GET", "/healthz", Speed::kQuick, [=](const Call&) { return text(200, "ok\n"); }},
+       },
+       Needs::kReadAll},
+      {"GET", "/healthz", Speed::kQuick, [=](const Call&) { return text(200, "ok\n"); }, Needs::kNothing},
       {"GET", "/readyz", Speed::kQuick,
        [=, not_ready = sources.not_ready](const Call&) {
          const std::string reason = not_ready();
          return reason.empty() ? text(200, "ready\n") : text(503, "not ready: " + reason + "\n");
-       }},
+       },
+       Needs::kNothing},
   };
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/auth/caller.h"
 #include "server/http/fields.h"
 #include "server/http/message.h"
 #include "server/http/url.h"
@@ -17,6 +18,7 @@ struct Call {
   const Request& request;
   const Url& url;
   const Parameters& path;  // the pattern's {names} with their segments
+  auth::Caller caller{};   // anybody where no tokens are asked for
 };
 using Handler = std::function<Response(const Call&)>;
 
@@ -25,11 +27,19 @@ enum class Speed : std::uint8_t {
   kWorker,  // may read the store: runs on the bounded pool
 };
 
+// What the caller of a route must have, where tokens are asked for.
+enum class Needs : std::uint8_t {
+  kToken,    // one; the handler knows what it may see
+  kNothing,  // not even that
+  kReadAll,  // one that may read every run
+};
+
 struct Route {
   std::string method;   // "GET" or "POST"
   std::string pattern;  // "/api/v1/runs/{run}": a {name} takes one segment
   Speed speed = Speed::kQuick;
   Handler handler;
+  Needs needs = Needs::kToken;
 };
 
 class Router {

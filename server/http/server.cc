@@ -1,9 +1,11 @@
 #include "server/http/server.h"
 
 #include <pthread.h>
+#include <spdlog/spdlog.h>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/context.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include <algorithm>
@@ -29,11 +31,18 @@ using asio::ip::tcp;
 // Connections beyond the limit that may wait for their 503; more are closed at once.
 constexpr std::size_t kMaxRefusing = 64;
 
+constexpr std::chrono::seconds kLook{1};  // at the certificates
+
+std::shared_ptr<asio::ssl::context> make_tls(const auth::TlsFiles& files) {
+  return std::make_shared<asio::ssl::context>(auth::make_server_context(files).release());
+}
+
 Router make_router(const Sources& sources) {
+  const ApiSources of_api{sources.history, sources.alerts, sources.gate, sources.name_of};
   std::vector<Route> routes = page_routes(sources);
-  std::vector<Route> api = api_routes({sources.history, sources.alerts});
+  std::vector<Route> api = api_routes(of_api);
   routes.insert(routes.end(), std::make_move_iterator(api.begin()), std::make_move_iterator(api.end()));
-  std::vector<Route> tables = table_routes({sources.history, sources.alerts});
+  std::vector<Route> tables = table_routes(of_api);
   routes.insert(routes.end(), std::make_move_iterator(tables.begin()), std::make_move_iterator(tables.end()));
   return Router(std::move(routes));
 }
@@ -42,7 +51,12 @@ Router make_router(const Sources& sources) {
 
 struct Server::Impl {
   Impl(const Options& opts, const Sources& sources)
-      : options(opts), dispatcher(options, make_router(sources)), acceptor(io), retry(io) {
+      : options(opts), dispatcher(options, make_router(sources), sources.gate), acceptor(io), retry(io), look(io) {
+    if (options.tls.on()) {
+      tls_stamps = auth::stamps_of(options.tls);
+      tls = make_tls(options.tls);
+      look_at_certificates();
+    }
     const std::string where = options.address + ":" + std::to_string(options.port);
     boost::system::error_code error;
     const auto address = asio::ip::make_address(options.address, error);
@@ -81,7 +95,7 @@ struct Server::Impl {
     if (connections.size() >= options.max_connections + kMaxRefusing) return;  // closes the socket
     boost::system::error_code ignored;
     socket.set_option(tcp::no_delay(true), ignored);
-    auto connection = std::make_shared<Connection>(std::move(socket), options, dispatcher);
+    auto connection = std::make_shared<Connection>(std::move(socket), options, dispatcher, tls);
     if (connections.size() >= options.max_connections) {
       Response response = error_response(503, "too many connections; close some or ask again");
       response.headers.emplace_back("Retry-After", "1");
@@ -90,6 +104,24 @@ struct Server::Impl {
       connection->serve();
     }
     connections.push_back(connection);
+  }
+
+  // New connections take new certificates; those that are open keep theirs.
+  void look_at_certificates() {
+    look.expires_after(kLook);
+    look.async_wait([this](boost::system::error_code aborted) {
+      if (aborted) return;
+      if (auto stamps = auth::stamps_of(options.tls); stamps != tls_stamps) {
+        tls_stamps = std::move(stamps);
+        try {
+          tls = make_tls(options.tls);
+          spdlog::info("certificates read again");
+        } catch (const auth::TlsError& error) {
+          spdlog::error("HTTP keeps the certificates that it has: {}", error.what());
+        }
+      }
+      look_at_certificates();
+    });
   }
 
   void stop() {
@@ -110,6 +142,9 @@ struct Server::Impl {
   Dispatcher dispatcher;
   tcp::acceptor acceptor;
   asio::steady_timer retry;
+  asio::steady_timer look;                  // at the certificates
+  std::vector<auth::FileStamp> tls_stamps;  // of the I/O thread, as the next
+  std::shared_ptr<asio::ssl::context> tls;  // null: plain HTTP
   std::uint16_t port = 0;
   std::atomic<bool> stopped{false};
   std::thread thread;

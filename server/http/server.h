@@ -10,6 +10,9 @@
 #include <memory>
 #include <string>
 
+#include "server/auth/gate.h"
+#include "server/auth/guarded_history.h"
+#include "server/auth/tls_files.h"
 #include "server/engine/ports/read_api.h"
 
 namespace scalewatch::http {
@@ -26,6 +29,7 @@ struct Options {
   std::size_t api_queue = 64;  // queries waiting for a thread; further ones get 503
   // Answers of the API that readers have not taken yet; beyond it queries get 503.
   std::size_t max_unsent_bytes = 64u << 20;
+  auth::TlsFiles tls;  // read again when they change; without a certificate: plain HTTP
 };
 
 struct Sources {
@@ -33,6 +37,8 @@ struct Sources {
   std::function<std::string()> not_ready;        // why the server is not ready; empty = it is
   std::function<engine::HistoryApi*()> history;  // null = not now (503)
   std::function<engine::AlertsApi*()> alerts;    // null = not now (503)
+  auth::Gate* gate = nullptr;                    // lets callers in; null: everybody may do everything
+  auth::NameOfRun name_of{};                     // needed with a gate; asked only while history is not null
 };
 
 class Server {

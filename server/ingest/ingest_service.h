@@ -6,11 +6,13 @@
 
 #include <memory>
 
+#include "server/auth/gate.h"
 #include "server/engine/engine.h"
 
 namespace scalewatch::ingest {
 
-// The engine must outlive the service, and the service the server that it is registered with.
-std::unique_ptr<grpc::Service> make_ingest_service(engine::Engine& engine);
+// The engine and the gate must outlive the service, and the service the server that it is registered with. `gate`: lets streams
+// in by their tokens and bounds them; null: all are let in.
+std::unique_ptr<grpc::Service> make_ingest_service(engine::Engine& engine, auth::Gate* gate = nullptr);
 
 }  // namespace scalewatch::ingest

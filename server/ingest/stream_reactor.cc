@@ -39,6 +39,8 @@ grpc::StatusCode code_of(v1::FaultCause cause) {
       return grpc::StatusCode::UNAVAILABLE;
     case v1::FAULT_CAUSE_PROTOCOL:
       return grpc::StatusCode::FAILED_PRECONDITION;
+    case v1::FAULT_CAUSE_DENIED:
+      return grpc::StatusCode::PERMISSION_DENIED;
     default:
       return grpc::StatusCode::ABORTED;
   }
@@ -51,7 +53,18 @@ grpc::Status status_of(const v1::Fault& fault) {
 }
 
 StreamReactor* StreamReactor::start(engine::Engine& engine) {
+  return begin(engine, std::shared_ptr<StreamReactor>(new StreamReactor));
+}
+
+StreamReactor* StreamReactor::start(engine::Engine& engine, auth::Gate& gate, auth::Caller caller, auth::Permit place) {
   std::shared_ptr<StreamReactor> reactor(new StreamReactor);
+  // The guard goes in OnDone, so what it calls finds this alive.
+  reactor->guard_ = std::make_unique<StreamGuard>(gate, std::move(caller), std::move(place),
+                                                  [raw = reactor.get()](const StreamEnd& end) { raw->end_by(end); });
+  return begin(engine, reactor);
+}
+
+StreamReactor* StreamReactor::begin(engine::Engine& engine, const std::shared_ptr<StreamReactor>& reactor) {
   reactor->self_ = reactor;
   reactor->stream_ = engine.attach(reactor);
   std::lock_guard lock(reactor->mutex_);
@@ -89,6 +102,16 @@ void StreamReactor::finish() {
   finish_when_written(grpc::Status::OK);
 }
 
+void StreamReactor::end_by(const StreamEnd& end) {
+  std::lock_guard lock(mutex_);
+  if (end.fault) {
+    v1::ServerMessage message;
+    *message.mutable_fault() = *end.fault;
+    queue(message);
+  }
+  finish_when_written(end.status);
+}
+
 // ---- from gRPC ------------------------------------------------------------------------------------------------------
 
 void StreamReactor::OnReadDone(bool ok) {
@@ -100,6 +123,7 @@ void StreamReactor::OnReadDone(bool ok) {
 
 void StreamReactor::on_bytes() {
   v1::ClientMessage message;
+  const std::size_t bytes = incoming_.Length();
   if (!parse(incoming_, message)) {
     v1::ServerMessage answer;
     answer.mutable_fault()->set_cause(v1::FAULT_CAUSE_PROTOCOL);
@@ -108,8 +132,12 @@ void StreamReactor::on_bytes() {
     queue(answer);
     return finish_when_written({grpc::StatusCode::INVALID_ARGUMENT, kDoesNotParse});
   }
+  if (guard_) {
+    if (const auto end = guard_->check(message, bytes)) return end_by(*end);
+  }
   const engine::Stream::Next next = stream_->on_message(std::move(message));
   std::lock_guard lock(mutex_);
+  if (guard_ && guard_->wait().count() > 0) read_after_ = std::chrono::steady_clock::now() + guard_->wait();
   if (next == engine::Stream::Next::kStop) return;
   if (next == engine::Stream::Next::kPause && early_resumes_ == 0) {
     paused_ = true;
@@ -133,6 +161,7 @@ void StreamReactor::OnCancel() {
 }
 
 void StreamReactor::OnDone() {
+  guard_.reset();
   stream_->closed();
   stream_.reset();
   self_.reset();  // may be the last reference: nothing follows
@@ -141,7 +170,20 @@ void StreamReactor::OnDone() {
 // ---- under the lock -------------------------------------------------------------------------------------------------
 
 void StreamReactor::read_next() {
-  if (!end_) StartRead(&incoming_);
+  if (end_) return;
+  if (guard_ && std::chrono::steady_clock::now() < read_after_) {
+    // It may be called when nobody is there any more.
+    alarm_ = std::make_unique<grpc::Alarm>();
+    alarm_->Set(std::chrono::system_clock::now() + (read_after_ - std::chrono::steady_clock::now()),
+                [weak = weak_from_this()](bool ok) {
+                  const auto reactor = ok ? weak.lock() : nullptr;
+                  if (!reactor) return;
+                  std::lock_guard lock(reactor->mutex_);
+                  reactor->read_next();
+                });
+    return;
+  }
+  StartRead(&incoming_);
 }
 
 void StreamReactor::queue(const v1::ServerMessage& message) {

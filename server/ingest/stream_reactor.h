@@ -1,14 +1,17 @@
 // One gRPC stream: reads one message at a time, as fast as the engine has room; writes in order, never blocking the engine.
 #pragma once
 
+#include <grpcpp/alarm.h>
 #include <grpcpp/grpcpp.h>
 
+#include <chrono>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
 
 #include "server/engine/engine.h"
+#include "server/ingest/stream_guard.h"
 
 namespace scalewatch::ingest {
 
@@ -21,6 +24,8 @@ class StreamReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
                             public std::enable_shared_from_this<StreamReactor> {
  public:
   static StreamReactor* start(engine::Engine& engine);
+  // The same for a caller whom the gate let in, with its place among the streams.
+  static StreamReactor* start(engine::Engine& engine, auth::Gate& gate, auth::Caller caller, auth::Permit place);
 
   // engine::StreamPeer
   void send(const v1::ServerMessage& message) override;
@@ -36,6 +41,8 @@ class StreamReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
 
  private:
   StreamReactor() = default;
+  static StreamReactor* begin(engine::Engine& engine, const std::shared_ptr<StreamReactor>& reactor);
+  void end_by(const StreamEnd& end);
   void on_bytes();
   void read_next();                                      // mutex_ held
   void queue(const v1::ServerMessage& message);          // mutex_ held
@@ -44,6 +51,7 @@ class StreamReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
 
   std::shared_ptr<StreamReactor> self_;
   std::shared_ptr<engine::Stream> stream_;
+  std::unique_ptr<StreamGuard> guard_;  // null: nothing is asked of the caller
 
   std::mutex mutex_;
   grpc::ByteBuffer incoming_;
@@ -54,9 +62,11 @@ class StreamReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
   };
   std::deque<Queued> queue_;
   bool writing_ = false;
-  bool paused_ = false;              // waits for resume()
-  int early_resumes_ = 0;            // resume() that came before its pause
-  std::optional<grpc::Status> end_;  // what the stream ends with once the queue is written
+  std::chrono::steady_clock::time_point read_after_;  // where the caller has a rate
+  std::unique_ptr<grpc::Alarm> alarm_;                // that waits for it
+  bool paused_ = false;                               // waits for resume()
+  int early_resumes_ = 0;                             // resume() that came before its pause
+  std::optional<grpc::Status> end_;                   // what the stream ends with once the queue is written
   bool finished_ = false;
 };
 

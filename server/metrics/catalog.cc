@@ -151,6 +151,19 @@ constexpr std::array<Metric, static_cast<std::size_t>(Id::kCount)> kMetrics = {{
     {Id::kCommitsLost, "scalewatch_history_commits_lost_total", kCounter, "transactions", "",
      "Transactions that had been durable and were gone when a server started (files removed, damaged or put back), since the "
      "store was made."},
+    {Id::kSharedReachable, "scalewatch_shared_history_reachable", kGauge, "", "",
+     "1 while the shared history (ClickHouse) takes what is sent, else 0; this and the next ones are absent without one."},
+    {Id::kSharedThinning, "scalewatch_shared_history_thinning", kGauge, "", "",
+     "1 while more waits for the shared history than is kept for it: the oldest records thin out to summaries."},
+    {Id::kSharedLag, "scalewatch_shared_history_lag_seconds", kGauge, "seconds", "",
+     "Age of the oldest commit that is not in the shared history; 0 = all is there."},
+    {Id::kSharedLagBytes, "scalewatch_shared_history_lag_bytes", kGauge, "bytes", "",
+     "Payload that waits for the shared history, of what came since this server began."},
+    {Id::kSharedBatches, "scalewatch_shared_history_batches_total", kCounter, "batches", "",
+     "Batches that the shared history took."},
+    {Id::kSharedRecords, "scalewatch_shared_history_records_total", kCounter, "records", "", "Records in these batches."},
+    {Id::kSharedErrors, "scalewatch_shared_history_errors_total", kCounter, "tries", "",
+     "Tries to reach the shared history that failed; what they were to bring is sent again."},
 
     {Id::kDeliveries, "scalewatch_alert_deliveries_total", kCounter, "notices", "sink,result",
      "Notices and tries by sink and result: delivered, failed (a try that is made again), dropped (given up)."},
@@ -168,6 +181,10 @@ constexpr std::array<Metric, static_cast<std::size_t>(Id::kCount)> kMetrics = {{
      "Times that the sink took the Watchdog, which says that alerts would get through."},
     {Id::kDeadLetters, "scalewatch_alert_dead_letters", kGauge, "notices", "sink",
      "Notices given up within the last 30 days that can be replayed."},
+    {Id::kUnreadableAlerts, "scalewatch_alerts_unreadable", kGauge, "alerts", "",
+     "Stored alerts met since the server began whose bytes are no alert, at most 10,000: they are left out, and who was told "
+     "of "
+     "them is not known."},
 
     {Id::kRpcs, "scalewatch_rpcs_total", kCounter, "calls", "method,code", "Calls of the gRPC API that ended, by status code."},
     {Id::kRpcDuration, "scalewatch_rpc_duration_seconds", kHistogram, "seconds", "method",

@@ -86,6 +86,13 @@ enum class Id : std::uint8_t {
   kDiskFree,
   kPageCacheReads,
   kCommitsLost,
+  kSharedReachable,
+  kSharedThinning,
+  kSharedLag,
+  kSharedLagBytes,
+  kSharedBatches,
+  kSharedRecords,
+  kSharedErrors,
   // alerting
   kDeliveries,
   kDeliveriesPending,
@@ -95,6 +102,7 @@ enum class Id : std::uint8_t {
   kReminders,
   kWatchdogs,
   kDeadLetters,
+  kUnreadableAlerts,
   // calls
   kRpcs,
   kRpcDuration,

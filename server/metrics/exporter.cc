@@ -55,6 +55,9 @@ std::string Exporter::page() const {
   add_engine_metrics(impl_->sources.stats(), page);
   add_store_metrics(impl_->sources.store(), page);
   add_sink_metrics(impl_->sources.sinks(), page);
+  if (impl_->sources.unreadable_alerts) {
+    page.add(Id::kUnreadableAlerts, {}, static_cast<double>(impl_->sources.unreadable_alerts()));
+  }
   add_reload_metrics(impl_->sources.reloads(), page);
   add_process_metrics(page);
   return page.take() + prometheus::TextSerializer().Serialize(impl_->registry.Collect());

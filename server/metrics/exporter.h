@@ -32,6 +32,17 @@ struct SinkSample {
   std::uint64_t dead_letters = 0;  // now
 };
 
+// The feed of a history that several servers share; cumulative unless said otherwise.
+struct SharedSample {
+  bool reachable = true;        // now
+  bool thinning = false;        // now: more waits than is kept for it
+  double lag_seconds = 0;       // now: age of the oldest commit that is not there
+  std::uint64_t lag_bytes = 0;  // now: payloads that wait
+  std::uint64_t batches = 0;
+  std::uint64_t records = 0;
+  std::uint64_t errors = 0;  // tries that failed
+};
+
 // The history's files; absent: not known.
 struct StoreSample {
   std::optional<std::uint64_t> database_bytes;
@@ -39,7 +50,8 @@ struct StoreSample {
   std::optional<std::uint64_t> disk_free_bytes;
   std::uint64_t cache_hits = 0;  // pages that queries asked for, cumulative
   std::uint64_t cache_misses = 0;
-  std::uint64_t commits_lost = 0;  // since the store was made
+  std::uint64_t commits_lost = 0;        // since the store was made
+  std::optional<SharedSample> shared{};  // absent: there is none
 };
 
 struct ReloadSample {
@@ -69,7 +81,8 @@ struct Sources {
   std::function<std::vector<SinkSample>()> sinks;
   std::function<StoreSample()> store;
   std::function<ReloadSample()> reloads;
-  std::function<std::int64_t()> wall_ms;  // server's clock, Unix milliseconds
+  std::function<std::int64_t()> wall_ms;               // server's clock, Unix milliseconds
+  std::function<std::uint64_t()> unreadable_alerts{};  // absent: not told
 };
 
 class Exporter {

@@ -31,6 +31,14 @@ void add_store_metrics(const StoreSample& store, Page& page) {
   page.add(Id::kPageCacheReads, {"hit"}, static_cast<double>(store.cache_hits));
   page.add(Id::kPageCacheReads, {"miss"}, static_cast<double>(store.cache_misses));
   page.add(Id::kCommitsLost, {}, static_cast<double>(store.commits_lost));
+  if (!store.shared) return;
+  page.add(Id::kSharedReachable, {}, store.shared->reachable ? 1 : 0);
+  page.add(Id::kSharedThinning, {}, store.shared->thinning ? 1 : 0);
+  page.add(Id::kSharedLag, {}, store.shared->lag_seconds);
+  page.add(Id::kSharedLagBytes, {}, static_cast<double>(store.shared->lag_bytes));
+  page.add(Id::kSharedBatches, {}, static_cast<double>(store.shared->batches));
+  page.add(Id::kSharedRecords, {}, static_cast<double>(store.shared->records));
+  page.add(Id::kSharedErrors, {}, static_cast<double>(store.shared->errors));
 }
 
 void add_sink_metrics(const std::vector<SinkSample>& sinks, Page& page) {

@@ -143,7 +143,7 @@ class Deployment(unittest.TestCase):
                 context = ROOT / "deploy" / service["build"]["context"]
                 dockerfile = context / service["build"]["dockerfile"]
                 self.assertRegex(dockerfile.read_text(), rf"(?m)^FROM \S+ AS {service['build']['target']}$")
-                self.assertRegex(dockerfile.read_text(), r"(?m)^USER scalewatch$")
+                self.assertRegex(dockerfile.read_text(), r"(?m)^USER 10464:10464$")
             self.assertNotIn("privileged", service)
             for port in service.get("ports", []):
                 self.assertTrue(port.startswith("127.0.0.1:"), f"{name}: {port} would be open to the network")

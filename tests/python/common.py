@@ -93,7 +93,7 @@ class Lab(unittest.TestCase):
         """All findings of the run once it has said goodbye; with rules, those only."""
         self.assertTrue(watch.close(20))
         harness.wait_for("the goodbye", lambda: watch.questions.summary()["status"] == "RUN_STATUS_FINISHED")
-        return [one for one in watch.findings() if not rules or one.rule in rules]
+        return [one for one in watch.findings(every_segment=True) if not rules or one.rule in rules]
 
     def assert_silent(self, watch):
         """Nothing worse than info."""

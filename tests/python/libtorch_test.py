@@ -15,7 +15,8 @@ class Libtorch(Lab):
         """Against the client as it is installed for a C++ trainer, in folders of its own."""
         prefix, folder = pathlib.Path(self._folder) / "prefix", pathlib.Path(self._folder) / "example"
         client = os.environ.get("SCALEWATCH_CLIENT_BUILD", str(harness.BIN.parent))
-        commands = (["cmake", "--install", client, "--prefix", str(prefix), "--component", "client"],
+        install = ["cmake", "--install", client, "--prefix", str(prefix), "--component"]
+        commands = ([*install, "client"], [*install, "client-dev"],
                     ["cmake", "-S", str(ROOT / "client_lib/example/libtorch"), "-B", str(folder), "-G", "Ninja",
                      f"-DCMAKE_PREFIX_PATH={torch.utils.cmake_prefix_path};{prefix}",
                      f"-DTORCH_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"], ["cmake", "--build", str(folder)])

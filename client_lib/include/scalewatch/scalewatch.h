@@ -88,8 +88,11 @@ typedef struct scalewatch_label {
 /* Zero it, set size, then what differs from the defaults. Strings are copied. */
 typedef struct scalewatch_options {
   size_t size;                    /* sizeof(scalewatch_options) */
-  const char* server;             /* host:port; NULL or "" = $SCALEWATCH_SERVER, else 127.0.0.1:7462 */
-  const char* run;                /* the job's name, required: 1 to 256 bytes of UTF-8 without control characters */
+  const char* server;             /* host:port, or a comma-separated list of up to 64 servers that share the runs, any of which
+                                     knows where this run is; dns:///host:port for a name that stands for several. NULL or "" =
+                                     $SCALEWATCH_SERVER, else 127.0.0.1:7462 */
+  const char* run;                /* the job's name, 1 to 256 bytes of UTF-8 without control characters; NULL or "" =
+                                     $SCALEWATCH_RUN */
   uint32_t rank;                  /* 0 to world_size - 1 */
   uint32_t world_size;            /* 0 = 1; at most 100,000 */
   int32_t compute_dtype;          /* scalewatch_dtype that the computation runs in; the default target of observe; 0 = fp16 */
@@ -116,6 +119,14 @@ typedef struct scalewatch_options {
                                first (see scalewatch_stats.histograms_lost); of more gradients than there is room for (an 8th of
                                a 4th of buffer_bytes: 946 at 64 MiB) some take their turn at one such attempt, others at the
                                next. Without them nobody can tell how many elements another scale would lose */
+  const char* token_file; /* file with the token that the server asks for, read at every connect; NULL = $SCALEWATCH_TOKEN_FILE,
+                             else (or "") none */
+  const char* token;   /* the token itself, in place of the file; NULL = $SCALEWATCH_TOKEN where no file is named. A token goes
+                          to another machine with TLS only */
+  const char* ca_file; /* PEM file of authorities that the server's certificate may be of; NULL = $SCALEWATCH_CA_FILE, else
+                          (or "") the system's. This, cert_file, or https:// before a server turns TLS on */
+  const char* cert_file; /* PEM file of this client's certificate; NULL = $SCALEWATCH_CERT_FILE, else (or "") none */
+  const char* key_file;  /* PEM file of its key; NULL = $SCALEWATCH_KEY_FILE */
 } scalewatch_options;
 
 typedef struct scalewatch_parameter {

@@ -21,7 +21,7 @@ namespace scalewatch {
 
 // What a Monitor is opened with; see scalewatch_options.
 struct MonitorOptions {
-  std::string run;
+  std::string run;     // empty: $SCALEWATCH_RUN
   std::string server;  // empty: $SCALEWATCH_SERVER, else 127.0.0.1:7462
   std::uint32_t rank = 0;
   std::uint32_t world_size = 1;
@@ -38,6 +38,10 @@ struct MonitorOptions {
   std::uint64_t spool_keep_free_bytes = 0;  // 0 = 1 GiB
   std::uint32_t measure_threads = 1;        // share the pass over a large tensor
   std::uint32_t histogram_every = 100;      // attempts between two exponent histograms of a gradient; 0 = none
+  std::string token_file;                   // empty: $SCALEWATCH_TOKEN_FILE or $SCALEWATCH_TOKEN, else none
+  std::string ca_file;                      // empty: $SCALEWATCH_CA_FILE, else the system's
+  std::string cert_file;                    // empty: $SCALEWATCH_CERT_FILE, else none
+  std::string key_file;                     // empty: $SCALEWATCH_KEY_FILE
 };
 
 // Which tensors are measured when, and sent; see scalewatch_sampling.
@@ -118,6 +122,10 @@ class Monitor {
     c.buffer_bytes = options.buffer_bytes;
     c.ring_attempts = options.ring_attempts;
     c.spool_dir = options.spool_dir.empty() ? nullptr : options.spool_dir.c_str();
+    c.token_file = options.token_file.empty() ? nullptr : options.token_file.c_str();
+    c.ca_file = options.ca_file.empty() ? nullptr : options.ca_file.c_str();
+    c.cert_file = options.cert_file.empty() ? nullptr : options.cert_file.c_str();
+    c.key_file = options.key_file.empty() ? nullptr : options.key_file.c_str();
     c.spool_bytes = options.spool_bytes;
     c.spool_max_age_s = options.spool_max_age_s;
     c.spool_keep_free_bytes = options.spool_keep_free_bytes;

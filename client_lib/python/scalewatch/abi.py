@@ -21,7 +21,8 @@ class Options(ctypes.Structure):
                 ("label_count", ctypes.c_size_t), ("buffer_bytes", ctypes.c_uint64), ("ring_attempts", ctypes.c_int32),
                 ("spool_dir", ctypes.c_char_p), ("spool_bytes", ctypes.c_uint64), ("spool_max_age_s", ctypes.c_uint64),
                 ("spool_keep_free_bytes", ctypes.c_uint64), ("measure_threads", ctypes.c_uint32),
-                ("histogram_every", ctypes.c_uint64)]
+                ("histogram_every", ctypes.c_uint64), ("token_file", ctypes.c_char_p), ("token", ctypes.c_char_p),
+                ("ca_file", ctypes.c_char_p), ("cert_file", ctypes.c_char_p), ("key_file", ctypes.c_char_p)]
 
 
 class Parameter(ctypes.Structure):

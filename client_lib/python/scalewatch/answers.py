@@ -13,6 +13,8 @@ import urllib.request
 from fnmatch import fnmatchcase
 from typing import Any, Dict, List, Mapping, Optional
 
+from .credentials import request, tls_context, wants_tls
+
 __all__ = ["Advice", "Finding", "Point", "Questions", "ServerError", "table"]
 
 GRPC_PORT, HTTP_PORT = 7462, 9464
@@ -122,10 +124,13 @@ def http_address(server: Optional[str], http_given: Optional[str]) -> str:
     """The base of the server's HTTP address: the one given, else $SCALEWATCH_HTTP, else the gRPC server's host at port 9464."""
     given = http_given or os.environ.get("SCALEWATCH_HTTP")
     if given:
-        return given.rstrip("/") if "://" in given else f"http://{given}".rstrip("/")
-    grpc = server or os.environ.get("SCALEWATCH_SERVER") or f"127.0.0.1:{GRPC_PORT}"
+        return given.rstrip("/") if "://" in given else f"{'https' if wants_tls() else 'http'}://{given}".rstrip("/")
+    grpc = (server or os.environ.get("SCALEWATCH_SERVER") or f"127.0.0.1:{GRPC_PORT}").split(",")[0].strip()
+    scheme, found, rest = grpc.partition("://")
+    tls = wants_tls() or (found != "" and scheme in ("https", "tls"))
+    grpc = rest if tls and found else grpc
     host, _, port = grpc.rpartition(":")
-    return f"http://{host if host and port.isdigit() else grpc}:{HTTP_PORT}"
+    return f"{'https' if tls else 'http'}://{host if host and port.isdigit() else grpc}:{HTTP_PORT}"
 
 
 def _sentence(error: urllib.error.HTTPError) -> str:
@@ -160,7 +165,7 @@ class Questions:
         if asked:
             url += "?" + urllib.parse.urlencode(asked)
         try:
-            with urllib.request.urlopen(url, timeout=self.timeout) as answer:
+            with urllib.request.urlopen(request(url), timeout=self.timeout, context=tls_context(url)) as answer:
                 told = json.loads(answer.read())
         except urllib.error.HTTPError as error:
             raise ServerError(f"the server at {self.http} refused: {_sentence(error)}") from None

@@ -1,6 +1,7 @@
 """Hugging Face Trainer: Trainer(..., callbacks=[ScalewatchCallback(run="bert-fp16")])."""
 from __future__ import annotations
 
+import os
 from typing import Any, Optional
 
 from transformers import TrainerCallback
@@ -12,8 +13,8 @@ __all__ = ["ScalewatchCallback"]
 
 class ScalewatchCallback(TrainerCallback):  # type: ignore[misc]
     """Watches the trainer's model, optimizer and (with fp16) the GradScaler that Accelerate gave it. The step numbers are the
-    trainer's. run: None = the trainer's output folder. stop_on: "critical" or "warning" ends training at such a finding; None = never.
-    options: those of scalewatch.attach. `watch` is the Watch once training has begun."""
+    trainer's. run: None = $SCALEWATCH_RUN, else the trainer's output folder. stop_on: "critical" or "warning" ends training at such
+    a finding; None = never. options: those of scalewatch.attach. `watch` is the Watch once training has begun."""
 
     def __init__(self, run: Optional[str] = None, *, stop_on: Optional[str] = None, **options: Any) -> None:
         if stop_on not in (None, "critical", "warning"):
@@ -26,7 +27,7 @@ class ScalewatchCallback(TrainerCallback):  # type: ignore[misc]
                        **_: Any) -> None:
         self._stop = False
         scaler = getattr(optimizer, "scaler", None)
-        run = self.run or str(args.output_dir)
+        run = self.run or os.environ.get("SCALEWATCH_RUN") or str(args.output_dir)
         self.watch = attach(model, optimizer, scaler, run=run, **self.options)
         if self.stop_on is not None:
             self.watch.on_finding(self._found)

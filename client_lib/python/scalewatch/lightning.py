@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from typing import Any, Optional
 
@@ -17,7 +18,7 @@ _base: Any = importlib.import_module(next((name for name in _PACKAGES if name in
 
 class ScalewatchCallback(_base):  # type: ignore[misc]
     """Watches the module, its optimizers and (with precision="16-mixed") the GradScaler of Lightning. The step numbers are the
-    trainer's. run: None = the module's class. stop_on: "critical" or "warning" ends training at such a finding; None = never.
+    trainer's. run: None = $SCALEWATCH_RUN, else the module's class. stop_on: "critical" or "warning" ends training at such a finding; None = never.
     options: those of scalewatch.attach. `watch` is the Watch once training has begun."""
 
     def __init__(self, run: Optional[str] = None, *, stop_on: Optional[str] = None, **options: Any) -> None:
@@ -32,7 +33,8 @@ class ScalewatchCallback(_base):  # type: ignore[misc]
         self._stop = False
         scaler = getattr(trainer.precision_plugin, "scaler", None)
         self._scaled = scaler is not None
-        self.watch = attach(pl_module, list(trainer.optimizers), scaler, run=self.run or type(pl_module).__name__,
+        self.watch = attach(pl_module, list(trainer.optimizers), scaler,
+                            run=self.run or os.environ.get("SCALEWATCH_RUN") or type(pl_module).__name__,
                             rank=trainer.global_rank, world_size=trainer.world_size, **self.options)
         if self.stop_on is not None:
             self.watch.on_finding(self._found)

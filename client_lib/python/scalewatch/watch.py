@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Set, Tuple
 
 from . import lifetime, native
@@ -22,10 +23,10 @@ class Watch(Asked):
     add_optimizer, called before training, raise ScalewatchError; all others never raise unless strict. Only close and wait_durable
     wait, for at most the time given. Used on one thread, the trainer's; questions from any."""
 
-    def __init__(self, run: str, server: Optional[str] = None, *, http: Optional[str] = None, rank: int = 0, world_size: int = 1,
+    def __init__(self, run: Optional[str] = None, server: Optional[str] = None, *, http: Optional[str] = None, rank: int = 0, world_size: int = 1,
                  compute_dtype: Optional[str] = None, labels: Optional[Mapping[str, str]] = None, strict: bool = False,
                  framework: str = "python", **options: Any) -> None:
-        """run: its name, 1 to 256 bytes. server: host:port; None = $SCALEWATCH_SERVER, else 127.0.0.1:7462. http: address of its HTTP
+        """run: its name, 1 to 256 bytes; None = $SCALEWATCH_RUN. server: host:port; None = $SCALEWATCH_SERVER, else 127.0.0.1:7462. http: address of its HTTP
         API, for questions; None = $SCALEWATCH_HTTP, else the server's host at port 9464. rank: of world_size, from 0. labels: up to
         32, they reach every alert. framework: what trains, for display. compute_dtype: "float16", "bfloat16", "float32", ...: what
         the computation runs in; None = float16 once a scaler that scales is added, else that of the first array observed, else
@@ -35,8 +36,9 @@ class Watch(Asked):
 
         Raises ValueError for an argument out of range. An unknown server is no error: it is looked for when the first attempt
         begins, and training goes on without it."""
+        run = run or os.environ.get("SCALEWATCH_RUN")
         if not run or len(run.encode()) > 256 or not run.isprintable():
-            raise ValueError("run: a name of 1 to 256 bytes without control characters")
+            raise ValueError("run (or $SCALEWATCH_RUN): a name of 1 to 256 bytes without control characters")
         if not 0 <= rank < max(1, world_size):
             raise ValueError(f"rank {rank} is not within the world of {world_size}")
         if compute_dtype is not None and compute_dtype not in native.DTYPES:

@@ -16,7 +16,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kFooter =
-    "All but reload work on the data folder, on the server's machine: whoever may read it may copy it, and they need no "
+    "All but reload and token work on the data folder, on the server's machine: whoever may read it may copy it, and they need "
+    "no "
     "server. stats, backup\n"
     "and verify run beside a server and never hold it up; compact and verify --repair need it stopped, for they take the\n"
     "folder's lock. To go back to a copy: stop the server, put it in the folder as history.db in place of history.db* and "
@@ -173,6 +174,7 @@ void AdminCommands::add_to(CLI::App& app, Chosen& chosen) {
       return reload_configuration(client, reload_, screen);
     };
   });
+  tokens_.add_to(*admin, chosen);
   add("compact", "Make chunks of all reports and give free space back; for ended runs, with the server stopped",
       [this](const Screen& screen, const std::stop_token&) { return compact(folder_, screen); });
 }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "server/cli/action.h"
+#include "server/cli/views/admin_token.h"
 #include "server/cli/views/reload.h"
 
 namespace scalewatch::cli {
@@ -20,6 +21,7 @@ class AdminCommands {
   std::string to_;
   bool repair_ = false;
   ReloadOptions reload_;
+  TokenCommands tokens_;
 };
 
 }  // namespace scalewatch::cli

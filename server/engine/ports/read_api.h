@@ -10,16 +10,19 @@
 
 namespace scalewatch::engine {
 
-// What went wrong, by cause. Numbers equal gRPC's status codes; HTTP maps them to 200, 400, 404, 409, 429, 500, 503.
+// What went wrong, by cause. Numbers equal gRPC's status codes; HTTP maps them to 200, 400, 401, 403, 404, 409,
+// 429, 500, 503.
 struct Status {
   enum Code : std::uint8_t {
     kOk = 0,
     kInvalidArgument = 3,
     kNotFound = 5,
+    kPermissionDenied = 7,
     kResourceExhausted = 8,
     kFailedPrecondition = 9,
     kInternal = 13,
     kUnavailable = 14,
+    kUnauthenticated = 16,
   };
   Code code = kOk;
   std::string message;  // for people: what is wrong and what to do

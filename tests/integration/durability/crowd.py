@@ -22,9 +22,12 @@ class Rank:
         self.seq = self.durable = self.connects = 0
         self.said_goodbye = False
 
+    def report(self, seq):
+        return self.words.report(seq).SerializeToString()
+
     def next_report(self):
         self.seq += 1
-        return self.words.report(self.seq).SerializeToString()
+        return self.report(self.seq)
 
 
 class Crowd:
@@ -81,7 +84,7 @@ class Crowd:
             await call.write(rank.table)
             rank.durable = ack.resume_after_seq
             for seq in range(rank.durable + 1, rank.seq + 1):
-                await call.write(rank.words.report(seq).SerializeToString())
+                await call.write(rank.report(seq))
             reader = asyncio.ensure_future(self._acks(rank, call))
             try:
                 while not self._leaving and not reader.done():

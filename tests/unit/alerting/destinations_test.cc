@@ -40,7 +40,13 @@ TEST(Destinations, ByDefaultAllButLinkLocalOnes) {
   EXPECT_THAT(leads_to(any, "hooks.example.org", "169.254.169.254"), HasSubstr("hooks.example.org leads is link-local"));
   EXPECT_THAT(leads_to(any, "hooks.example.org", "::ffff:169.254.1.1"), HasSubstr("link-local"));
   EXPECT_THAT(leads_to(any, "hooks.example.org", "10.0.0.1"), IsEmpty());
-  EXPECT_THAT(leads_to(any, "hooks.example.org", "127.0.0.1"), IsEmpty());
+  // Only what is written as loopback may lead there.
+  EXPECT_THAT(leads_to(any, "hooks.example.org", "127.0.0.1"), HasSubstr("this machine itself"));
+  EXPECT_THAT(leads_to(any, "localhost", "127.0.0.1"), IsEmpty());
+  EXPECT_THAT(leads_to(any, "127.0.0.1", "127.0.0.1"), IsEmpty());
+  Destinations listed;
+  listed.hosts = {"hooks.example.org"};
+  EXPECT_THAT(leads_to(listed, "hooks.example.org", "127.0.0.1"), IsEmpty());
 }
 
 TEST(Destinations, LoopbackIsRefusedWhereOthersReachTheServer) {

@@ -79,7 +79,19 @@ TEST(CommandLine, FlagsOverrideTheFile) {
 TEST(CommandLine, RefusesToLeaveLoopbackUnlessToldTo) {
   EXPECT_THAT(error({"--listen", "0.0.0.0:1"}), HasSubstr("listen.grpc: 0.0.0.0:1 can be reached from other machines"));
   EXPECT_THAT(error({"--http", "[::]:1"}), HasSubstr("listen.http: [::]:1 can be reached"));
-  EXPECT_EQ(parse({"--listen", "0.0.0.0:1", "--insecure-listen"}).config.grpc_address.host, "0.0.0.0");
+  // Told so twice: that nothing is encrypted, and that nobody says who they are.
+  EXPECT_THAT(error({"--listen", "0.0.0.0:1"}), HasSubstr("--insecure-listen"));
+  EXPECT_THAT(error({"--listen", "0.0.0.0:1", "--anonymous-listen"}), HasSubstr("--insecure-listen"));
+  EXPECT_THAT(error({"--listen", "0.0.0.0:1", "--insecure-listen"}), HasSubstr("--anonymous-listen"));
+  EXPECT_EQ(parse({"--listen", "0.0.0.0:1", "--insecure-listen", "--anonymous-listen"}).config.grpc_address.host, "0.0.0.0");
+  EXPECT_EQ(parse({"--listen", "0.0.0.0:1", "--insecure-listen", "--set", "auth.tokens_file=/t"}).config.gate.tokens_file,
+            "/t");
+}
+
+TEST(CommandLine, TlsNeedsFilesThatFit) {
+  EXPECT_THAT(error({"--set", "tls.certificate=/nowhere.pem"}), HasSubstr("tls.certificate and tls.key go together"));
+  EXPECT_THAT(error({"--set", "tls.client_ca=/nowhere.pem"}), HasSubstr("tls.client_ca: needs"));
+  EXPECT_THAT(error({"--set", "tls.certificate=/nowhere.pem", "--set", "tls.key=/nowhere.key"}), HasSubstr("/nowhere.pem"));
 }
 
 TEST(CommandLine, Errors) {

@@ -149,7 +149,7 @@ TEST_F(ConfigFile, SinksMaySendOnlyWhereTheListAllowsOnceAllIsRead) {
   EXPECT_NO_THROW(validate(config));
   // Others reach the server now: what listens on this machine only is none of theirs.
   config.http_address.host = "0.0.0.0";
-  config.insecure_listen = true;
+  config.insecure_listen = config.anonymous_listen = true;
   bind_sinks(config);
   try {
     validate(config);

@@ -32,6 +32,15 @@ TEST(Log, Json) {
   EXPECT_EQ(json.at("run"), "a\nb\xEF\xBF\xBD");
 }
 
+TEST(Log, NothingInALineSpeaksToTheTerminal) {
+  const std::string odd =
+      "a\x7f\xC2\x9B"
+      "2J\xE2\x80\xAE\xE2\x81\xA6\xEF\xBB\xBF\xC3\xA4";
+  EXPECT_EQ(text_line(Level::kInfo, "m", {{"run", odd}}, kTime).substr(33), R"(m run="a\u007f\u009b2J\u202e\u2066\ufeff)"
+                                                                            "\xC3\xA4\"");
+  EXPECT_EQ(nlohmann::json::parse(json_line(Level::kInfo, odd, {}, kTime)).at("message"), odd);
+}
+
 TEST(Log, ValuesAreBounded) {
   const std::string huge(1 << 20, 'x');
   EXPECT_LT(text_line(Level::kInfo, huge, {{"a", huge}}, kTime).size(), 3 * kMaxValueBytes);

@@ -66,7 +66,7 @@ TEST(Man, HoldsEveryCommandAndNoLineThatRoffWouldObey) {
   std::istringstream lines(page);
   for (std::string line; std::getline(lines, line);) {
     if (!line.starts_with('.')) continue;
-    EXPECT_THAT(line, testing::ContainsRegex("^\\.(TH|SH|SS|TP|PP)( |$)"));
+    EXPECT_THAT(line, testing::ContainsRegex("^\\.(TH|SH|SS|TP|PP|ad)( |$)"));
   }
 }
 

@@ -42,6 +42,11 @@ FIELD(scalewatch_options, spool_max_age_s, 112, 8);
 FIELD(scalewatch_options, spool_keep_free_bytes, 120, 8);
 FIELD(scalewatch_options, measure_threads, 128, 4);
 FIELD(scalewatch_options, histogram_every, 136, 8);
+FIELD(scalewatch_options, token_file, 144, 8);
+FIELD(scalewatch_options, token, 152, 8);
+FIELD(scalewatch_options, ca_file, 160, 8);
+FIELD(scalewatch_options, cert_file, 168, 8);
+FIELD(scalewatch_options, key_file, 176, 8);
 
 FIELD(scalewatch_sampling, size, 0, 8);
 FIELD(scalewatch_sampling, role, 8, 4);

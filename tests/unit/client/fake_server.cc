@@ -96,6 +96,7 @@ grpc::Status FakeServer::Stream(grpc::ServerContext* /*context*/,
                                                      : 0;
       if (message.has_hello() && behaviour_.hello_fault != v1::FAULT_CAUSE_UNSPECIFIED) {
         answer.mutable_fault()->set_cause(behaviour_.hello_fault);
+        answer.mutable_fault()->set_server(behaviour_.moved_to);
         answer.mutable_fault()->set_message("refused by the test");
         fatal = true;
       } else if (message.has_hello() && behaviour_.greet) {

@@ -24,6 +24,7 @@ struct Behaviour {
   std::optional<std::uint64_t> resume_after;                  // default: the highest seq acknowledged
   std::uint32_t max_message_bytes = 0;                        // 0 = not said
   v1::FaultCause hello_fault = v1::FAULT_CAUSE_UNSPECIFIED;   // answer to Hello instead of HelloAck
+  std::string moved_to = {};                                  // its server, with MOVED
   v1::FaultCause report_fault = v1::FAULT_CAUSE_UNSPECIFIED;  // answer to the first report of a stream
   bool stop_directive = false;                                // sent after HelloAck
   std::vector<v1::Directive> directives;                      // in HelloAck

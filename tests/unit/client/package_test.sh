@@ -4,7 +4,7 @@
 set -eu
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-cmake --install "$1" --prefix "$dir/prefix" --component client >/dev/null
+for component in client client-dev; do cmake --install "$1" --prefix "$dir/prefix" --component $component >/dev/null; done
 flags=""
 if [ -n "$4" ]; then flags="-fsanitize=$4"; fi
 cmake -S "$2" -B "$dir/build" -DCMAKE_PREFIX_PATH="$dir/prefix" -DCMAKE_CXX_COMPILER="$3" -DCMAKE_CXX_FLAGS="$flags" >/dev/null

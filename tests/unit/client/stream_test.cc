@@ -108,6 +108,36 @@ TEST(Stream, ServerThatComesLateGetsEverything) {
   EXPECT_TRUE(monitor.close());
 }
 
+TEST(Stream, GoesWhereItsRunIsAndBackToTheListWhenThatServerIsGone) {
+  auto owner = std::make_unique<FakeServer>();
+  FakeServer::Behaviour elsewhere;
+  elsewhere.hello_fault = v1::FAULT_CAUSE_MOVED;
+  elsewhere.moved_to = owner->address();
+  FakeServer first(elsewhere);
+  int gone = 0;
+  {
+    const FakeServer none;
+    gone = none.port();
+  }
+  Monitor monitor(options("127.0.0.1:" + std::to_string(gone) + "," + first.address()));
+  const auto tensor = tensor_of(monitor);
+  attempts(monitor, tensor, 5);
+  ASSERT_EQ(owner->reports(5).size(), 5U);
+  EXPECT_TRUE(monitor.wait_durable(20'000));
+  EXPECT_EQ(first.hellos().size(), 1U);
+  EXPECT_EQ(monitor.stats().connects, 1U);
+  // The owner dies, and the other one takes the run.
+  owner.reset();
+  FakeServer::Behaviour taken;
+  taken.resume_after = 3;
+  first.set(taken);
+  attempts(monitor, tensor, 4);
+  const auto reports = first.reports(4);
+  ASSERT_EQ(reports.size(), 4U);
+  EXPECT_EQ(reports.front().seq(), 6U);
+  EXPECT_TRUE(monitor.close());
+}
+
 TEST(Stream, FullBufferIsThinnedThenLostAndTheServerIsTold) {
   int port = 0;
   {

@@ -184,6 +184,28 @@ TEST_F(TablesTest, RanksSayWhereTheyAre) {
   EXPECT_EQ(table[2]["state"], "finished");
 }
 
+TEST_F(TablesTest, ABusyHistoryIsAskedOnceMore) {
+  struct Busy : StoredAttempts {
+    int busy = 0;  // calls that are refused from now on
+    int asked = 0;
+    engine::Status get_scaler_history(const v1::GetScalerHistoryRequest& request,
+                                      v1::GetScalerHistoryResponse& response) override {
+      ++asked;
+      if (busy == 0) return StoredAttempts::get_scaler_history(request, response);
+      --busy;
+      response.add_points();  // what a read that was cut off leaves
+      return {engine::Status::kUnavailable, "history.db: took too long; try again"};
+    }
+  } history_that_is_busy;
+  router = Router(table_routes({[&]() -> engine::HistoryApi* { return &history_that_is_busy; }, {}}));
+  history_that_is_busy.busy = 1;
+  EXPECT_EQ(rows("runs/r/scaler"), Json::array());
+  EXPECT_EQ(history_that_is_busy.asked, 2);
+  history_that_is_busy.busy = 2;
+  EXPECT_EQ(get("runs/r/scaler").status, 503u);
+  EXPECT_EQ(history_that_is_busy.asked, 4) << "no third time: the server may be overloaded";
+}
+
 TEST_F(TablesTest, WhatIsWrongIsSaid) {
   EXPECT_EQ(get("runs/r/scaler?from=yesterday").status, 400u);
   EXPECT_EQ(get("runs/r/scaler?from=-5").status, 400u);

@@ -10,7 +10,7 @@ from .torch_watch import TorchWatch
 __all__ = ["attach"]
 
 
-def attach(model: Any, optimizer: Any = None, scaler: Any = None, *, run: str, server: Optional[str] = None, strict: bool = False,
+def attach(model: Any, optimizer: Any = None, scaler: Any = None, *, run: Optional[str] = None, server: Optional[str] = None, strict: bool = False,
            activations: Union[None, str, Iterable[str]] = None, activation_gradients: bool = True, scheduler: Any = None,
            every: Optional[Mapping[str, int]] = None, grad_of: GradOf = None, compute_dtype: Optional[str] = None,
            labels: Optional[Mapping[str, str]] = None, rank: Optional[int] = None, world_size: Optional[int] = None,
@@ -20,7 +20,8 @@ def attach(model: Any, optimizer: Any = None, scaler: Any = None, *, run: str, s
     model: a module, or a list or mapping of them (a GAN's). optimizer, scaler: one, or lists or mappings of them; several scalers
     belong to the optimizers in the same order. scaler None (or disabled): an attempt is each optimizer step, else each
     scaler.update(). scheduler: learning rate schedulers whose steps are to be compared with skips.
-    run: the run's name, 1 to 256 bytes. server: host:port; None = $SCALEWATCH_SERVER, else 127.0.0.1:7462. http: its HTTP API.
+    run: the run's name, 1 to 256 bytes; None = $SCALEWATCH_RUN. server: host:port; None = $SCALEWATCH_SERVER, else
+    127.0.0.1:7462. http: its HTTP API.
     activations: patterns of module names ("*" matches any characters) whose outputs, and unless activation_gradients is False
     their gradients, are measured; None = none. every: by role, measure every so many attempts (0 = never); by default
     parameters and optimizer_state every 10, all others at each. grad_of: where gradients are when the optimizer steps: the name

@@ -33,7 +33,7 @@ class TorchWatch(Watch):
     """What scalewatch.attach returns, which tells of its parameters: a Watch that follows the scaler and optimizers by itself. Used on the
     thread that trains."""
 
-    def __init__(self, model: Any, optimizer: Any, scaler: Any, *, run: str, activations: Any, activation_gradients: bool,
+    def __init__(self, model: Any, optimizer: Any, scaler: Any, *, run: Optional[str], activations: Any, activation_gradients: bool,
                  every: Optional[Mapping[str, int]], scheduler: Any, grad_of: GradOf, rank: Optional[int], world_size: Optional[int],
                  **rest: Any) -> None:
         self.models = Models(model)

@@ -1,0 +1,265 @@
+#include "server/fleet/fleet.h"
+
+#include <spdlog/spdlog.h>
+
+// Boost 1.74's Asio needs std::exchange before its own headers in C++20.
+#include <utility>
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <future>
+#include <memory>
+
+namespace scalewatch::fleet {
+
+namespace {
+
+using std::chrono::milliseconds;
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr milliseconds kAskHolders{1000};
+// A run's place elsewhere is believed for so long: what moves meanwhile costs its clients one connection more.
+constexpr milliseconds kBelieve{1000};
+constexpr milliseconds kGiveUp{5000};   // what was taken is committed by then, or never
+constexpr milliseconds kVerified{200};  // the same of a run that is here, where others may claim it
+constexpr std::size_t kMaxEntries = 100'000;
+constexpr std::size_t kMaxWaiting = 100'000;  // clients of one run
+
+engine::RunPlacement::Answer not_now(const std::string& why) {
+  return {engine::RunPlacement::Answer::kNotNow, {}, why};
+}
+
+}  // namespace
+
+Fleet::Fleet(Options options, Peers& peers, Parts parts)
+    : options_(std::move(options)), peers_(peers), parts_(std::move(parts)) {}
+
+Fleet::~Fleet() {
+  stop();
+}
+
+void Fleet::start(engine::Engine& engine) {
+  engine_ = &engine;
+  if (parts_.feed != nullptr) {
+    parts_.feed->on_lost([this](const std::string& run_uid, const history::SharedRun& now) {
+      const std::lock_guard lock(mutex_);
+      lost_.emplace_back(run_uid, now);
+      woken_.notify_all();
+    });
+  }
+  peers_.start([this](Peer& peer, bool alive) {
+    const std::lock_guard lock(mutex_);
+    if (alive) came_back_.push_back(&peer);
+    woken_.notify_all();
+  });
+  {
+    const std::lock_guard lock(mutex_);
+    started_ = true;
+  }
+  thread_ = std::thread([this] { look_after(); });
+}
+
+void Fleet::stop() {
+  std::vector<Done> waiting;
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(stopping_, true)) return;
+    for (auto& [name, entry] : entries_) {
+      std::move(entry.waiting.begin(), entry.waiting.end(), std::back_inserter(waiting));
+      entry.waiting.clear();
+    }
+  }
+  woken_.notify_all();
+  for (const Done& done : waiting) done(not_now("the server is shutting down: connect again later"));
+  if (thread_.joinable()) thread_.join();
+  deciders_.join();
+  if (parts_.feed != nullptr) parts_.feed->on_lost({});
+  peers_.stop();
+}
+
+// ---- a client comes -------------------------------------------------------------------------------------------------
+
+void Fleet::enter(const std::string& run, Done done) {
+  Answer answer;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!started_ || stopping_) {
+      answer = not_now(stopping_ ? "the server is shutting down: connect again later" : "the server is starting");
+    } else if (!entries_.contains(run) && entries_.size() >= kMaxEntries) {
+      answer = not_now("too many runs are looked for at once");
+    } else {
+      const auto [it, fresh] = entries_.try_emplace(run);
+      Entry& entry = it->second;
+      const bool old = SteadyClock::now() >= entry.until;
+      const bool stale = (entry.state == State::kElsewhere && (old || !entry.owner->alive())) ||
+                         (entry.state == State::kHere && old && parts_.shared != nullptr && !draining_);
+      if (draining_ && entry.state == State::kHere) {
+        answer = not_now("the run is being handed to another server");
+      } else if (entry.state == State::kHere && !stale) {
+        answer = {};
+      } else if (entry.state == State::kElsewhere && !stale) {
+        answer = send_to(*entry.owner, run, entry);
+      } else {
+        if (entry.waiting.size() < kMaxWaiting) {
+          entry.waiting.push_back(std::move(done));
+          done = nullptr;
+        }
+        if (fresh || stale) {
+          entry.state = State::kDeciding;
+          boost::asio::post(deciders_, [this, run] { decide(run); });
+        }
+        answer = not_now("too many clients wait for this run at once");
+      }
+    }
+  }
+  if (done) done(answer);
+}
+
+void Fleet::decide(const std::string& run) {
+  Entry made;
+  Answer answer = decision(run, made);
+  std::vector<Done> waiting;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) answer = not_now("the server is shutting down: connect again later");
+    waiting = std::exchange(entries_[run].waiting, {});
+    if (answer.kind == Answer::kNotNow) {
+      entries_.erase(run);
+    } else {
+      unclaimed_ = unclaimed_ || (parts_.shared != nullptr && made.state == State::kHere && !made.claimed);
+      entries_[run] = std::move(made);
+      if (unclaimed_) {
+        wake_ = true;
+        woken_.notify_all();
+      }
+    }
+  }
+  for (const Done& done : waiting) done(answer);
+}
+
+Fleet::Answer Fleet::send_to(Peer& peer, const std::string& run, Entry& entry) {
+  ++moved_;
+  if (entry.state != State::kElsewhere) {
+    entry.state = State::kElsewhere;
+    entry.owner = &peer;
+    entry.until = SteadyClock::now() + kBelieve;
+  }
+  return {Answer::kElsewhere, peer.instance().address,
+          "run '" + run + "' is with server " + peer.instance().name + ": connect to " + peer.instance().address};
+}
+
+Fleet::Answer Fleet::decision(const std::string& run, Entry& entry) {
+  bool draining = false;
+  {
+    const std::lock_guard lock(mutex_);
+    draining = draining_;
+  }
+  if (!draining && engine_->holds(run) && still_own(run)) {
+    const std::lock_guard lock(mutex_);
+    entry.state = State::kHere;
+    entry.claimed = entries_[run].claimed;
+    entry.until = SteadyClock::now() + kVerified;
+    return {};
+  }
+  if (const auto found = holders(run); !found.empty()) return send_to(*found.front(), run, entry);
+  if (Peer* home = home_of(run, draining)) return send_to(*home, run, entry);
+  if (draining) return not_now("the server is shutting down, and no other one is there: connect again later");
+  return take(run, entry);
+}
+
+// A server that came back may have gone on with a run at the moment at which another one claimed it, and with no report to
+// share it does not learn of that. So its first clients wait for a look.
+bool Fleet::still_own(const std::string& run) {
+  if (parts_.shared == nullptr) return true;
+  std::optional<history::SharedRun> there;
+  try {
+    there = parts_.shared->find_run(run);
+  } catch (const engine::StoreError&) {
+    return true;  // it can't be told, and what is here goes on
+  }
+  if (!there || there->instance.empty() || there->instance == self().name) return true;
+  spdlog::error("fleet: run '{}' is claimed by server {} (term {}): what is here of it is older and is given up", run,
+                there->instance, there->term);
+  ++yielded_;
+  const auto left = std::make_shared<std::promise<void>>();
+  const Peer* owner = peers_.named(there->instance);
+  const std::string address = owner == nullptr ? std::string() : owner->instance().address;
+  engine_->hand_over(run, there->instance, [left, address](const engine::Engine::Leave& leave) {
+    if (!address.empty()) leave(address);
+    left->set_value();
+  });
+  left->get_future().wait_for(kGiveUp);
+  parts_.feed->disown(there->row.run_uid);
+  if (parts_.alerts_go) parts_.alerts_go(there->row.run_uid);
+  return false;
+}
+
+// Nobody has it, and it is this server's by its name.
+Fleet::Answer Fleet::take(const std::string& run, Entry& entry) {
+  entry.state = State::kHere;
+  entry.until = SteadyClock::now() + kVerified;
+  if (parts_.shared == nullptr) return {};
+  std::optional<engine::RunRow> local;
+  try {
+    local = parts_.store.find_run(run);
+    if (local && local->name != run) local.reset();
+    const auto there = parts_.shared->find_run(run);
+    if (!there) return {};  // it is claimed once it is there
+    const std::string& uid = there->row.run_uid;
+    const bool own = local && local->run_uid == uid && there->instance == self().name;
+    if (own) {
+      parts_.feed->own(uid, there->term);
+      entry.claimed = true;
+      return {};
+    }
+    const std::uint64_t term = parts_.shared->claim(uid, self().name);
+    const auto now = parts_.shared->find_run(uid);
+    if (now && now->term > term) return not_now("another server takes the run at this moment");
+    if (!parts_.import(uid)) return not_now("the run's shared history is not complete yet");
+    if (parts_.alerts_come) parts_.alerts_come(uid);
+    parts_.feed->own(uid, term);
+    entry.claimed = true;
+    ++taken_over_;
+    spdlog::warn("fleet: run '{}' is taken over from server {} (term {})", run, there->instance, term);
+    return {};
+  } catch (const engine::StoreError& error) {
+    spdlog::warn("fleet: the shared history of run '{}' cannot be read: {}", run, error.what());
+    // What began here goes on here; what may have begun elsewhere would lose its past.
+    if (local || !parts_.required) return {};
+    return not_now(std::string("the shared history cannot be read now: ") + error.what());
+  }
+}
+
+std::vector<Peer*> Fleet::holders(const std::string& name_or_uid) const {
+  v1::GetRunRequest request;
+  request.set_run(name_or_uid);
+  std::vector<Peer*> found;
+  for (const auto& answer : ask<v1::GetRunResponse>(
+           peers_.alive(), kHeld, kAskHolders, [&](Peer& peer, grpc::ClientContext* context, auto* response, auto done) {
+             peer.history().async()->GetRun(context, &request, response, std::move(done));
+           })) {
+    if (answer.status.ok()) found.push_back(answer.peer);
+  }
+  return found;
+}
+
+Peer* Fleet::home_of(const std::string& run, bool without_self) const {
+  for (const std::size_t index : ranking(run, peers_.all())) {
+    if (index == peers_.self()) {
+      if (!without_self) return nullptr;
+    } else if (peers_.at(index)->alive()) {
+      return peers_.at(index);
+    }
+  }
+  return nullptr;
+}
+
+bool Fleet::holds(const std::string& name_or_uid) const {
+  return engine_ != nullptr && engine_->holds(name_or_uid);
+}
+
+Stats Fleet::stats() const {
+  return {moved_, taken_over_, yielded_, peers_.alive().size(), peers_.all().size() - 1};
+}
+
+}  // namespace scalewatch::fleet

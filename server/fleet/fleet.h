@@ -1,0 +1,127 @@
+// Whose a run is, within a fleet: who takes it, who takes it over, and how it leaves a server that stops.
+//
+// A run belongs to the server that has it in memory. One that nobody has goes to the heaviest server that is there (see
+// instances.h), so that it stays where it is when others come and go, and only comes home once it has ended. With a shared
+// history a server claims each of its runs there under a term; a claim of a later term ends an older one, which is how two
+// owners that could not see each other end as one. A run that another server had before is brought from there first.
+// No clock of one server is compared with another's.
+//
+// Thread-safe. Life: construct, make the engine with it, start(), ... drain(), stop() before the engine's.
+#pragma once
+
+#include <atomic>
+#include <boost/asio/thread_pool.hpp>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "server/engine/engine.h"
+#include "server/engine/ports/run_placement.h"
+#include "server/fleet/peers.h"
+#include "server/history/shared_history.h"
+
+namespace scalewatch::fleet {
+
+// What the fleet works on. All must outlive it.
+struct Parts {
+  engine::HistoryStore& store;
+  // Both or none. Without them a run whose server is gone begins anew on another one.
+  history::SharedHistory* shared = nullptr;
+  history::SharedFeed* feed = nullptr;
+  bool required = false;  // clients keep their reports until they are shared: no run is taken while it can't be read
+  // history::import_run into `store`.
+  std::function<bool(const std::string& run_uid)> import{};
+  // The run's alerts are in the store, or are another server's from now on.
+  std::function<void(const std::string& run_uid)> alerts_come{};
+  std::function<void(const std::string& run_uid)> alerts_go{};
+};
+
+struct Stats {
+  std::uint64_t moved = 0;       // clients that were sent to another server
+  std::uint64_t taken_over = 0;  // runs brought from the shared history
+  std::uint64_t yielded = 0;     // runs that had two owners and were given up here
+  std::uint64_t peers_alive = 0;
+  std::uint64_t peers = 0;
+};
+
+class Fleet final : public engine::RunPlacement {
+ public:
+  Fleet(Options options, Peers& peers, Parts parts);
+  ~Fleet() override;  // stops
+  Fleet(const Fleet&) = delete;
+  Fleet& operator=(const Fleet&) = delete;
+
+  void enter(const std::string& run, Done done) override;
+
+  // Begins to look at the others and to answer. Runs of before that are still this server's go on, in the background.
+  void start(engine::Engine& engine);
+  // Hands every run over: what is durable is shared, then streams are sent to the next server. Waits for as long as is
+  // configured; runs that could not be shared by then leave all the same. Nothing is taken from now on.
+  void drain();
+  void stop();
+
+  [[nodiscard]] bool holds(const std::string& name_or_uid) const;
+  [[nodiscard]] const Instance& self() const { return peers_.all()[peers_.self()]; }
+  [[nodiscard]] Peers& peers() const { return peers_; }
+  [[nodiscard]] history::SharedHistory* shared() const { return parts_.shared; }
+  // The peers that have the run in memory.
+  [[nodiscard]] std::vector<Peer*> holders(const std::string& name_or_uid) const;
+  [[nodiscard]] Stats stats() const;
+
+ private:
+  enum class State : std::uint8_t { kDeciding, kHere, kElsewhere };
+  struct Entry {
+    State state = State::kDeciding;
+    Peer* owner = nullptr;                          // kElsewhere
+    std::chrono::steady_clock::time_point until{};  // when it is looked at again
+    bool claimed = false;                           // kHere: the shared history knows
+    std::vector<Done> waiting{};                    // kDeciding
+  };
+
+  void decide(const std::string& run);
+  // The run is in memory, and others may have had it since: what is here is given up then. True when it stays.
+  [[nodiscard]] bool still_own(const std::string& run);
+  [[nodiscard]] Answer decision(const std::string& run, Entry& entry);
+  [[nodiscard]] Answer take(const std::string& run, Entry& entry);
+  [[nodiscard]] Answer send_to(Peer& peer, const std::string& run, Entry& entry);
+  // The heaviest server that is there; null: this one. `without_self`: null when there is no other.
+  [[nodiscard]] Peer* home_of(const std::string& run, bool without_self) const;
+  void adopt_own();
+  void look_after();
+  void look_after_runs();
+  void claim_new();
+  void note_gone(engine::RunRow row, const std::string& owner);
+  void settle_with(Peer& peer);
+  void yield(const std::string& run, const std::string& run_uid, const Instance& to);
+
+  const Options options_;
+  Peers& peers_;
+  const Parts parts_;
+  engine::Engine* engine_ = nullptr;  // set by start()
+
+  mutable std::mutex mutex_;
+  std::condition_variable woken_;
+  std::unordered_map<std::string, Entry> entries_;  // by the run's name
+  std::vector<Peer*> came_back_;
+  std::vector<std::pair<std::string, history::SharedRun>> lost_;  // run_uid, who has it now
+  bool wake_ = false;
+  bool unclaimed_ = false;  // some run that is here
+  bool started_ = false;
+  bool draining_ = false;
+  bool stopping_ = false;
+  std::atomic<std::uint64_t> moved_{0};
+  std::atomic<std::uint64_t> taken_over_{0};
+  std::atomic<std::uint64_t> yielded_{0};
+  boost::asio::thread_pool deciders_{2};
+  std::thread thread_;
+};
+
+}  // namespace scalewatch::fleet

@@ -1,0 +1,178 @@
+#include "server/fleet/fleet_history.h"
+
+#include <atomic>
+#include <thread>
+#include <utility>
+
+#include "server/fleet/run_list.h"
+
+namespace scalewatch::fleet {
+
+namespace {
+
+using std::chrono::milliseconds;
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr milliseconds kListTimeout{3000};
+constexpr milliseconds kBelieve{2000};  // where a run was found
+constexpr std::size_t kMaxFound = 10'000;
+
+// A call about one run, made here or passed on.
+template <class Request, class Response>
+engine::Status by_run(Locator& locator, engine::HistoryApi& local, const Request& request, Response& response,
+                      engine::Status (engine::HistoryApi::*here)(const Request&, Response&),
+                      grpc::Status (v1::History::Stub::*there)(grpc::ClientContext*, const Request&, Response*)) {
+  Peer* peer = locator.server_of(request.run());
+  if (peer == nullptr) return (local.*here)(request, response);
+  grpc::ClientContext context;
+  peer->prepare(context, kForwarded, kCallTimeout);
+  const grpc::Status status = (peer->history().*there)(&context, request, &response);
+  if (!is_silence(status)) return to_status(status);
+  response.Clear();
+  return (local.*here)(request, response);
+}
+
+}  // namespace
+
+engine::Status to_status(const grpc::Status& status) {
+  switch (status.error_code()) {
+    case grpc::StatusCode::DEADLINE_EXCEEDED:
+    case grpc::StatusCode::CANCELLED:
+      return {engine::Status::kUnavailable, status.error_message()};
+    case grpc::StatusCode::UNKNOWN:
+      return {engine::Status::kInternal, status.error_message()};
+    default:
+      return {static_cast<engine::Status::Code>(status.error_code()), status.error_message()};
+  }
+}
+
+bool is_silence(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::UNAVAILABLE || status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+}
+
+// ---- where ----------------------------------------------------------------------------------------------------------
+
+Locator::Locator(const Fleet& fleet, engine::HistoryApi& local) : fleet_(fleet), local_(local) {}
+
+Peer* Locator::server_of(const std::string& name_or_uid) {
+  if (fleet_.holds(name_or_uid)) return nullptr;
+  const auto now = SteadyClock::now();
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = found_.find(name_or_uid);
+    if (it != found_.end() && now < it->second.until && (it->second.peer == nullptr || it->second.peer->alive())) {
+      return it->second.peer;
+    }
+  }
+  Peer* peer = look(name_or_uid);
+  const std::lock_guard lock(mutex_);
+  if (found_.size() >= kMaxFound) found_.clear();
+  found_[name_or_uid] = {peer, now + kBelieve};
+  return peer;
+}
+
+Peer* Locator::look(const std::string& name_or_uid) const {
+  if (const auto holding = fleet_.holders(name_or_uid); !holding.empty()) return holding.front();
+  // Nobody has it in memory: whose store is its own.
+  v1::GetRunRequest request;
+  request.set_run(name_or_uid);
+  v1::GetRunResponse here;
+  const bool known = local_.get_run(request, here).ok();
+  const std::string& owner = here.run().instance();
+  if (known && (owner.empty() || owner == fleet_.self().name)) return nullptr;
+  if (known) {
+    Peer* peer = fleet_.peers().named(owner);
+    if (peer != nullptr && peer->alive()) return peer;
+  }
+  Peer* best = nullptr;
+  std::int64_t newest = known ? here.run().last_report_ms() : -1;
+  for (const auto& answer : ask<v1::GetRunResponse>(fleet_.peers().alive(), kForwarded, kCallTimeout,
+                                                    [&](Peer& peer, grpc::ClientContext* context, auto* out, auto done) {
+                                                      peer.history().async()->GetRun(context, &request, out, std::move(done));
+                                                    })) {
+    if (!answer.status.ok()) continue;
+    if (answer.response.run().instance() == answer.peer->instance().name) return answer.peer;
+    if (answer.response.run().last_report_ms() > newest) {
+      newest = answer.response.run().last_report_ms();
+      best = answer.peer;
+    }
+  }
+  return best;
+}
+
+// ---- calls ----------------------------------------------------------------------------------------------------------
+
+using Stub = v1::History::Stub;
+using Api = engine::HistoryApi;
+
+engine::Status FleetHistory::get_run(const v1::GetRunRequest& request, v1::GetRunResponse& response) {
+  return by_run(locator_, local_, request, response, &Api::get_run, &Stub::GetRun);
+}
+engine::Status FleetHistory::list_tensors(const v1::ListTensorsRequest& request, v1::ListTensorsResponse& response) {
+  return by_run(locator_, local_, request, response, &Api::list_tensors, &Stub::ListTensors);
+}
+engine::Status FleetHistory::get_tensor_history(const v1::GetTensorHistoryRequest& request,
+                                                v1::GetTensorHistoryResponse& response) {
+  return by_run(locator_, local_, request, response, &Api::get_tensor_history, &Stub::GetTensorHistory);
+}
+engine::Status FleetHistory::get_attempt(const v1::GetAttemptRequest& request, v1::GetAttemptResponse& response) {
+  return by_run(locator_, local_, request, response, &Api::get_attempt, &Stub::GetAttempt);
+}
+engine::Status FleetHistory::top_tensors(const v1::TopTensorsRequest& request, v1::TopTensorsResponse& response) {
+  return by_run(locator_, local_, request, response, &Api::top_tensors, &Stub::TopTensors);
+}
+engine::Status FleetHistory::get_scaler_history(const v1::GetScalerHistoryRequest& request,
+                                                v1::GetScalerHistoryResponse& response) {
+  return by_run(locator_, local_, request, response, &Api::get_scaler_history, &Stub::GetScalerHistory);
+}
+engine::Status FleetHistory::get_heat_map(const v1::GetHeatMapRequest& request, v1::GetHeatMapResponse& response) {
+  return by_run(locator_, local_, request, response, &Api::get_heat_map, &Stub::GetHeatMap);
+}
+
+// Every list is in the same order, so the first page of all is within the first pages of each.
+engine::Status FleetHistory::list_runs(const v1::ListRunsRequest& request, v1::ListRunsResponse& response) {
+  const Fleet& fleet = locator_.fleet();
+  RunListMerge merge(request);
+  if (engine::Status status = merge.begin(); !status.ok()) return status;
+  std::vector<Peer*> peers = fleet.peers().alive();
+  std::vector<RunListMerge::Source> sources;
+  sources.push_back({fleet.self().name,
+                     [&](const v1::ListRunsRequest& page, v1::ListRunsResponse& out) { return local_.list_runs(page, out); }});
+  for (Peer* peer : peers) {
+    sources.push_back({peer->instance().name, [peer](const v1::ListRunsRequest& page, v1::ListRunsResponse& out) {
+                         grpc::ClientContext context;
+                         peer->prepare(context, kForwarded, kListTimeout);
+                         return to_status(peer->history().ListRuns(&context, page, &out));
+                       }});
+  }
+  return merge.run(sources, response);
+}
+
+bool tail_elsewhere(Locator& locator, const std::string& run, const std::function<bool(const v1::TailRunResponse&)>& write,
+                    const std::function<bool()>& cancelled, engine::Status& end) {
+  Peer* peer = locator.server_of(run);
+  if (peer == nullptr) return false;
+  v1::TailRunRequest request;
+  request.set_run(run);
+  grpc::ClientContext context;
+  peer->prepare(context, kForwarded, milliseconds(0));
+  // A reader that goes away while nothing comes is noticed by the watcher, which ends the call.
+  std::atomic<bool> over{false};
+  std::thread watcher([&] {
+    while (!over && !cancelled()) std::this_thread::sleep_for(milliseconds(200));
+    if (!over) context.TryCancel();
+  });
+  const auto reader = peer->history().TailRun(&context, request);
+  v1::TailRunResponse event;
+  while (reader->Read(&event)) {
+    if (write(event)) continue;
+    context.TryCancel();
+    break;
+  }
+  over = true;
+  watcher.join();
+  end = to_status(reader->Finish());
+  return true;
+}
+
+}  // namespace scalewatch::fleet

@@ -1,0 +1,225 @@
+// What a fleet's server does by itself: runs of before, claims, owners that turn out to be two, and leaving.
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "server/fleet/fleet.h"
+
+namespace scalewatch::fleet {
+
+namespace {
+
+using std::chrono::milliseconds;
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr milliseconds kLookAfter{1000};
+constexpr milliseconds kClaim{100};      // the same while a new run is not claimed yet
+constexpr std::size_t kMaxOwn = 10'000;  // runs looked at when a server starts
+constexpr milliseconds kLeave{5000};     // what was taken is committed by then, or never
+
+}  // namespace
+
+// ---- in the background ----------------------------------------------------------------------------------------------
+
+void Fleet::look_after() {
+  adopt_own();
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    woken_.wait_for(lock, unclaimed_ ? kClaim : kLookAfter,
+                    [&] { return stopping_ || !came_back_.empty() || !lost_.empty() || std::exchange(wake_, false); });
+    if (stopping_) return;
+    const auto came_back = std::exchange(came_back_, {});
+    const auto lost = std::exchange(lost_, {});
+    if (draining_) continue;
+    lock.unlock();
+    for (const auto& [uid, now] : lost) {
+      const Peer* to = peers_.named(now.instance);
+      if (to != nullptr) yield(now.row.name, uid, to->instance());
+    }
+    for (Peer* peer : came_back) settle_with(*peer);
+    look_after_runs();
+    lock.lock();
+  }
+}
+
+// Runs of before a restart: those that nobody took meanwhile go on, whether or not their clients come back.
+void Fleet::adopt_own() {
+  std::vector<engine::RunRow> rows;
+  try {
+    rows = parts_.store.list_running(kMaxOwn);
+  } catch (const engine::StoreError& error) {
+    spdlog::error("fleet: the runs of before cannot be read: {}", error.what());
+  }
+  for (const engine::RunRow& row : rows) {
+    try {
+      {
+        const std::lock_guard lock(mutex_);
+        if (stopping_ || draining_) return;
+        if (entries_.contains(row.name)) continue;  // a client was faster
+      }
+      auto there = parts_.shared == nullptr ? std::nullopt : parts_.shared->find_run(row.run_uid);
+      // It ended before it was shared, and its clients began it anew elsewhere, from their first report.
+      if (!there && parts_.shared != nullptr) there = parts_.shared->find_run(row.name);
+      const bool taken = (there && !there->instance.empty() && there->instance != self().name) || !holders(row.name).empty();
+      if (taken) {
+        note_gone(row, there ? there->instance : std::string());
+        continue;
+      }
+      Entry entry{.state = State::kHere, .claimed = there && there->term > 0};
+      {
+        const std::lock_guard lock(mutex_);
+        if (stopping_ || draining_ || !entries_.try_emplace(row.name, std::move(entry)).second) continue;
+      }
+      if (there && there->term > 0) parts_.feed->own(row.run_uid, there->term);
+      engine_->adopt(row.name);
+    } catch (const engine::StoreError& error) {
+      // Its clients bring it back.
+      spdlog::warn("fleet: run '{}' of before waits for its clients: {}", row.name, error.what());
+      const std::lock_guard lock(mutex_);
+      entries_.erase(row.name);
+    }
+  }
+}
+
+// What is stored here of a run that another server has is an older state of it, which lists leave out.
+void Fleet::note_gone(engine::RunRow row, const std::string& owner) {
+  if (parts_.alerts_go) parts_.alerts_go(row.run_uid);
+  v1::GetRunResponse overview;
+  if (!overview.ParseFromString(row.overview)) return;
+  overview.mutable_run()->set_instance(owner.empty() ? "?" : owner);
+  row.overview = overview.SerializeAsString();
+  engine::CommitBatch batch;
+  batch.runs.push_back(std::move(row));
+  engine_->submit(std::move(batch), {});
+}
+
+// Claims what is new, and forgets what ended or moved.
+void Fleet::look_after_runs() {
+  {
+    const auto now = SteadyClock::now();
+    const std::lock_guard lock(mutex_);
+    std::erase_if(entries_, [&](const auto& each) {
+      const Entry& entry = each.second;
+      return entry.state == State::kElsewhere && now >= entry.until && entry.waiting.empty();
+    });
+  }
+  if (parts_.shared != nullptr) claim_new();
+}
+
+void Fleet::claim_new() {
+  {
+    const std::lock_guard lock(mutex_);
+    unclaimed_ = std::any_of(entries_.begin(), entries_.end(),
+                             [](const auto& each) { return each.second.state == State::kHere && !each.second.claimed; });
+    if (!unclaimed_) return;
+  }
+  for (const auto& overview : engine_->overviews()) {
+    const std::string& name = overview->run().name();
+    {
+      const std::lock_guard lock(mutex_);
+      const auto it = entries_.find(name);
+      if (stopping_ || draining_) return;
+      if (it == entries_.end() || it->second.state != State::kHere || it->second.claimed) continue;
+    }
+    try {
+      const std::uint64_t term = parts_.shared->claim(overview->run().run_uid(), self().name);
+      parts_.feed->own(overview->run().run_uid(), term);
+    } catch (const engine::StoreError& error) {
+      spdlog::debug("fleet: run '{}' is not claimed yet: {}", name, error.what());
+      return;  // with the next round
+    }
+    const std::lock_guard lock(mutex_);
+    if (const auto it = entries_.find(name); it != entries_.end()) it->second.claimed = true;
+  }
+}
+
+// Both may have taken runs while they could not see each other. With a shared history its terms decide; without one the
+// heavier of the two keeps the run.
+void Fleet::settle_with(Peer& peer) {
+  if (parts_.shared != nullptr) return;  // SharedFeed::on_lost tells
+  for (const auto& overview : engine_->overviews()) {
+    const std::string& run = overview->run().name();
+    if (weight_of(run, peer.instance().name) <= weight_of(run, self().name)) continue;
+    const auto answers = holders(run);
+    if (std::find(answers.begin(), answers.end(), &peer) != answers.end())
+      yield(run, overview->run().run_uid(), peer.instance());
+  }
+}
+
+void Fleet::yield(const std::string& run, const std::string& run_uid, const Instance& to) {
+  spdlog::error("fleet: run '{}' was with two servers at once; {} gives it up, and it goes on with {}", run, self().name,
+                to.name);
+  ++yielded_;
+  engine_->hand_over(run, parts_.shared == nullptr ? self().name : to.name,
+                     [address = to.address](const engine::Engine::Leave& leave) { leave(address); });
+  if (parts_.feed != nullptr) parts_.feed->disown(run_uid);
+  if (parts_.alerts_go) parts_.alerts_go(run_uid);
+  const std::lock_guard lock(mutex_);
+  entries_.erase(run);
+}
+
+// ---- leaving --------------------------------------------------------------------------------------------------------
+
+void Fleet::drain() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (draining_ || stopping_ || !started_) return;
+    draining_ = true;
+  }
+  struct Leaving {
+    std::string run_uid;
+    const Instance* to = nullptr;
+    engine::Engine::Leave leave{};
+  };
+  struct Shared {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::map<std::string, Leaving> runs;  // by name
+    std::size_t waiting = 0;
+  };
+  const auto leaving = std::make_shared<Shared>();
+  for (const auto& overview : engine_->overviews()) {
+    const std::string& run = overview->run().name();
+    const Peer* to = home_of(run, true);
+    // What has ended stays with this server, and so do all runs when no other one is there.
+    if (to == nullptr || overview->run().status() != v1::RUN_STATUS_RUNNING) continue;
+    {
+      const std::lock_guard lock(leaving->mutex);
+      leaving->runs[run] = {overview->run().run_uid(), &to->instance()};
+      ++leaving->waiting;
+    }
+    // Without a shared history the run's past stays here.
+    const std::string& owner = parts_.shared == nullptr ? self().name : to->instance().name;
+    engine_->hand_over(run, owner, [leaving, run](const engine::Engine::Leave& leave) {
+      const std::lock_guard lock(leaving->mutex);
+      leaving->runs[run].leave = leave;
+      --leaving->waiting;
+      leaving->changed.notify_all();
+    });
+  }
+  std::unique_lock lock(leaving->mutex);
+  leaving->changed.wait_for(lock, kLeave, [&] { return leaving->waiting == 0; });
+  const auto until = SteadyClock::now() + options_.drain_for;
+  for (auto& [run, each] : leaving->runs) {
+    if (parts_.feed != nullptr) {
+      const auto left = std::chrono::duration_cast<milliseconds>(until - SteadyClock::now());
+      const bool whole = parts_.feed->drain(each.run_uid, std::max(left, milliseconds(0)));
+      if (!whole)
+        spdlog::error("fleet: run '{}' leaves before all of it is shared: the rest follows when this server is back", run);
+      parts_.feed->disown(each.run_uid);
+    }
+    if (parts_.alerts_go) parts_.alerts_go(each.run_uid);
+  }
+  // The others see by now that this server is going.
+  std::this_thread::sleep_for(2 * options_.probe_every);
+  for (const auto& [run, each] : leaving->runs) {
+    if (each.leave) each.leave(each.to->address);
+  }
+  if (!leaving->runs.empty()) spdlog::info("fleet: {} runs were handed to other servers", leaving->runs.size());
+  const std::lock_guard done(mutex_);
+  std::erase_if(entries_, [](const auto& each) { return each.second.state == State::kHere; });
+}
+
+}  // namespace scalewatch::fleet

@@ -1,0 +1,286 @@
+#include "server/history/clickhouse/connection.h"
+
+#include <curl/curl.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "server/engine/ports/history_store.h"
+
+namespace scalewatch::clickhouse {
+
+namespace {
+
+constexpr std::size_t kMaxAnswer = std::size_t{1} << 30;
+constexpr long kConnectTimeoutMs = 3000;
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts;
+  std::istringstream in(text);
+  for (std::string part; std::getline(in, part, ',');) {
+    part.erase(0, part.find_first_not_of(' '));
+    part.erase(part.find_last_not_of(" /") + 1);
+    if (!part.empty()) parts.push_back(part);
+  }
+  return parts;
+}
+
+std::string read_password(const Options& options) {
+  std::string password;
+  if (!options.password_file.empty()) {
+    std::ifstream in(options.password_file, std::ios::binary);
+    if (!in) throw engine::StoreError("history.clickhouse.password_file: " + options.password_file + " can't be read", false);
+    std::ostringstream all;
+    all << in.rdbuf();
+    password = all.str();
+    while (!password.empty() && (password.back() == '\n' || password.back() == '\r')) password.pop_back();
+  } else if (!options.password_env.empty()) {
+    const char* const value = std::getenv(options.password_env.c_str());
+    if (value == nullptr)
+      throw engine::StoreError("history.clickhouse.password_env: the variable " + options.password_env + " is not set", false);
+    password = value;
+  }
+  return password;
+}
+
+// Level 1: what a slow network gains is mostly there.
+std::string gzipped(const std::vector<std::string_view>& parts) {
+  z_stream stream{};
+  constexpr int kGzipWindow = 15 + 16;
+  if (deflateInit2(&stream, 1, Z_DEFLATED, kGzipWindow, 8, Z_DEFAULT_STRATEGY) != Z_OK) throw std::bad_alloc();
+  std::string out;
+  std::array<char, 65536> piece{};
+  for (std::size_t i = 0; i <= parts.size(); ++i) {
+    const std::string_view part = i < parts.size() ? parts[i] : std::string_view();
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(part.data()));
+    stream.avail_in = static_cast<uInt>(part.size());
+    do {
+      stream.next_out = reinterpret_cast<Bytef*>(piece.data());
+      stream.avail_out = static_cast<uInt>(piece.size());
+      deflate(&stream, i < parts.size() ? Z_NO_FLUSH : Z_FINISH);
+      out.append(piece.data(), piece.size() - stream.avail_out);
+    } while (stream.avail_out == 0);
+  }
+  deflateEnd(&stream);
+  return out;
+}
+
+// Gives libcurl the parts of a body, from any place on.
+struct Body {
+  const std::vector<std::string_view>& parts;
+  std::size_t part = 0;
+  std::size_t offset = 0;
+
+  static std::size_t give(char* to, std::size_t size, std::size_t count, void* self) {
+    auto& body = *static_cast<Body*>(self);
+    std::size_t room = size * count;
+    std::size_t given = 0;
+    while (room > 0 && body.part < body.parts.size()) {
+      const std::size_t bytes = body.parts[body.part].substr(body.offset).copy(to + given, room);
+      given += bytes;
+      room -= bytes;
+      body.offset += bytes;
+      if (body.offset < body.parts[body.part].size()) break;
+      ++body.part;
+      body.offset = 0;
+    }
+    return given;
+  }
+  static int seek(void* self, curl_off_t offset, int origin) {
+    auto& body = *static_cast<Body*>(self);
+    if (origin != SEEK_SET || offset != 0) return CURL_SEEKFUNC_CANTSEEK;
+    body.part = body.offset = 0;
+    return CURL_SEEKFUNC_OK;
+  }
+};
+
+std::size_t take(char* data, std::size_t size, std::size_t count, void* answer) {
+  auto& out = *static_cast<std::string*>(answer);
+  if (out.size() + size * count > kMaxAnswer) return 0;
+  out.append(data, size * count);
+  return size * count;
+}
+
+int watch(void* cancelled, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+  return *static_cast<std::atomic<bool>*>(cancelled) ? 1 : 0;
+}
+
+std::string first_line(const std::string& text) {
+  std::string line = text.substr(0, std::min<std::size_t>(text.find('\n'), 300));
+  return line.substr(0, line.find(", Stack trace"));
+}
+
+// ClickHouse's number for what went wrong; 0 when it tells none.
+int code_of(const std::string& answer) {
+  const auto at = answer.find("Code: ");
+  return at == std::string::npos ? 0 : std::atoi(answer.c_str() + at + 6);
+}
+
+// Mistakes of ours, which no later try mends; all else (memory, disks, read-only replicas, other shards) may pass.
+bool is_lasting(int code) {
+  constexpr int kLasting[] = {6,  16, 27, 33, 36, 38,  41,  42,  43,  44,  46,  47,  48,  49, 53,
+                              62, 70, 72, 73, 81, 117, 192, 193, 194, 195, 291, 344, 497, 516};
+  return std::find(std::begin(kLasting), std::end(kLasting), code) != std::end(kLasting);
+}
+
+}  // namespace
+
+std::string fault_of(const Options& options) {
+  if (!options.enabled()) return options.required ? "history.clickhouse.required needs history.clickhouse.hosts" : "";
+  for (const std::string& host : split(options.hosts)) {
+    if (!host.starts_with("http://") && !host.starts_with("https://"))
+      return "history.clickhouse.hosts: \"" + host + "\" must begin with http:// or https://";
+    if (host.find('@') != std::string::npos)
+      return "history.clickhouse.hosts: no user or password in an address; use history.clickhouse.user and .password_file";
+  }
+  const bool plain_name = !options.database.empty() &&
+                          std::all_of(options.database.begin(), options.database.end(),
+                                      [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; });
+  if (!plain_name) return "history.clickhouse.database: letters, digits and _ only";
+  if (options.sharded() && options.cluster.empty()) return "history.clickhouse.cluster: a sharded layout needs its name";
+  if (!options.password_file.empty() && !options.password_env.empty())
+    return "history.clickhouse.password_file and .password_env: give one of them";
+  return "";
+}
+
+std::string quoted(std::string_view text) {
+  std::string out = "'";
+  for (const char c : text) {
+    if (c == '\'' || c == '\\') out += '\\';
+    if (c == '\0') {
+      out += "\\0";
+    } else {
+      out += c;
+    }
+  }
+  return out + "'";
+}
+
+void Connection::Close::operator()(void* easy) const {
+  curl_easy_cleanup(easy);
+}
+
+Connection::Connection(const Options& options)
+    : options_(options), hosts_(split(options.hosts)), password_(read_password(options)), easy_(curl_easy_init()) {
+  if (!easy_) throw std::bad_alloc();
+}
+
+Connection::~Connection() = default;
+
+std::string Connection::escaped(std::string_view text) {
+  char* out = curl_easy_escape(easy_.get(), text.data(), static_cast<int>(text.size()));
+  if (out == nullptr) throw std::bad_alloc();
+  std::string result(out);
+  curl_free(out);
+  return result;
+}
+
+std::string Connection::query(std::string_view sql, std::chrono::milliseconds limit) {
+  // Whole before its first byte leaves: an error half-way comes as an error.
+  return send({.parameters = "&wait_end_of_query=1", .body = {sql}, .limit = limit});
+}
+
+void Connection::insert(const std::string& table, Block& block) {
+  if (block.rows() > 0) insert_parts(table, block.native());
+}
+
+void Connection::insert_raw(const std::string& table, std::string_view native) {
+  insert_parts(table, {native});
+}
+
+void Connection::insert_parts(const std::string& table, std::vector<std::string_view> parts) {
+  Request request{.parameters = std::string(options_.sharded() ? "&insert_distributed_sync=1" : "") +
+                                "&query=" + escaped("INSERT INTO " + table + " FORMAT Native"),
+                  .body = std::move(parts)};
+  std::string packed;
+  if (options_.compression == "gzip") {
+    packed = gzipped(request.body);
+    request.body = {packed};
+    request.compressed = true;
+  }
+  send(request);
+}
+
+std::string Connection::execute_at(std::size_t host, std::string_view sql, bool in_database) {
+  std::string answer;
+  std::string error;
+  if (!send_to(host, {.parameters = "", .body = {sql}, .in_database = in_database}, answer, error)) {
+    throw engine::StoreError("ClickHouse at " + hosts_[host] + ": " + error, true);
+  }
+  return answer;
+}
+
+std::string Connection::send(const Request& request) {
+  std::string error;
+  for (std::size_t tries = 0; tries < hosts_.size(); ++tries) {
+    std::string answer;
+    if (send_to(current_, request, answer, error)) return answer;
+    if (cancelled_) break;
+    current_ = (current_ + 1) % hosts_.size();
+  }
+  throw engine::StoreError("ClickHouse can't be reached: " + error, true);
+}
+
+bool Connection::send_to(std::size_t host, const Request& request, std::string& answer, std::string& error) {
+  CURL* const easy = easy_.get();
+  curl_easy_reset(easy);
+  std::string url = hosts_[host] + "/?";
+  url += request.in_database ? "database=" + options_.database : std::string("database=default");
+  url += request.parameters;
+  std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)> headers(nullptr, &curl_slist_free_all);
+  const auto header = [&](const std::string& line) {
+    curl_slist* const longer = curl_slist_append(headers.get(), line.c_str());
+    if (longer == nullptr) throw std::bad_alloc();
+    headers.release();  // the list begins where it began, or it was empty
+    headers.reset(longer);
+  };
+  header("X-ClickHouse-User: " + options_.user);
+  if (!password_.empty()) header("X-ClickHouse-Key: " + password_);
+  if (request.compressed) header("Content-Encoding: gzip");
+  header("Expect:");
+  char message[CURL_ERROR_SIZE] = "";
+  const auto limit = request.limit.count() > 0 ? request.limit : options_.timeout;
+  curl_easy_setopt(easy, CURLOPT_URL, url.c_str());
+  curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+  curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers.get());
+  curl_easy_setopt(easy, CURLOPT_POST, 1L);
+  Body body{request.body};
+  std::size_t size = 0;
+  for (const std::string_view part : request.body) size += part.size();
+  curl_easy_setopt(easy, CURLOPT_READFUNCTION, &Body::give);
+  curl_easy_setopt(easy, CURLOPT_READDATA, &body);
+  curl_easy_setopt(easy, CURLOPT_SEEKFUNCTION, &Body::seek);
+  curl_easy_setopt(easy, CURLOPT_SEEKDATA, &body);
+  curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(size));
+  curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, &take);
+  curl_easy_setopt(easy, CURLOPT_WRITEDATA, &answer);
+  curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, message);
+  curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, std::min<long>(kConnectTimeoutMs, limit.count()));
+  curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, static_cast<long>(limit.count()));
+  curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, 1L << 20);
+  curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
+  curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, &watch);
+  curl_easy_setopt(easy, CURLOPT_XFERINFODATA, &cancelled_);
+  if (!options_.ca_file.empty()) curl_easy_setopt(easy, CURLOPT_CAINFO, options_.ca_file.c_str());
+  const CURLcode code = curl_easy_perform(easy);
+  long status = 0;
+  curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
+  if (code != CURLE_OK) {
+    error = hosts_[host] + ": " + (*message != '\0' ? message : curl_easy_strerror(code));
+    // What the server got of it, it may still do: a second try elsewhere is the caller's to decide only when nothing was sent.
+    if (code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_OPERATION_TIMEDOUT) return false;
+    throw engine::StoreError("ClickHouse at " + error, true);
+  }
+  if (status == 200) return true;
+  const int number = code_of(answer);
+  throw engine::StoreError(
+      "ClickHouse at " + hosts_[host] + ": " + (answer.empty() ? "HTTP " + std::to_string(status) : first_line(answer)),
+      !is_lasting(number));
+}
+
+}  // namespace scalewatch::clickhouse

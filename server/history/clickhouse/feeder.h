@@ -1,0 +1,126 @@
+// Feeds ClickHouse with what was committed here, on a thread of its own: about one batch a second, read back from the store in
+// the order of each run's log, so that what came while ClickHouse was away goes the same way as what comes now.
+//
+// Where a batch ends is noted in the store before it leaves: after a crash the same batch is sent again, row for row.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "server/engine/ports/clock.h"
+#include "server/engine/ports/replication.h"
+#include "server/history/clickhouse/batch.h"
+#include "server/history/clickhouse/options.h"
+#include "server/history/clickhouse/writer.h"
+#include "server/history/feed_state.h"
+#include "server/history/shared_history.h"
+
+namespace scalewatch::clickhouse {
+
+// Cumulative unless said otherwise.
+struct FeedStats {
+  std::uint64_t batches = 0;
+  std::uint64_t records = 0;
+  std::uint64_t errors = 0;     // requests that failed
+  std::uint64_t lag_bytes = 0;  // now: of reports committed since this start, not sent
+  double lag_seconds = 0;       // now: age of the oldest of these
+  bool reachable = true;        // now: the newest try went well
+  bool thinning = false;        // now: more waits than is kept for it
+  std::string error;            // the newest
+};
+
+class Feeder final : public history::SharedFeed, public engine::Replication {
+ public:
+  struct Who {
+    std::string instance;  // this server's name
+    bool claims = false;   // runs are fed between own() and disown() only, and claims of others are looked for
+  };
+  // Takes the store's on_commit(). Throws StoreError for options that can't be: a password that can't be read.
+  Feeder(const Options& options, Who who, history::SqliteStore& store, const engine::Clock& clock);
+  ~Feeder() override;  // stops at once
+
+  // `replicated`: more of a run is in ClickHouse; called from the feeding thread.
+  void start(std::function<void(const std::string& run_uid)> replicated);
+  // Sends what is left, no longer than `most`.
+  void stop(std::chrono::milliseconds most);
+
+  void own(const std::string& run_uid, std::uint64_t term) override;
+  void disown(const std::string& run_uid) override;
+  bool drain(const std::string& run_uid, std::chrono::milliseconds most) override;
+  void on_lost(std::function<void(const std::string& run_uid, const history::SharedRun& now)> lost) override;
+  std::uint64_t replicated_seq(const std::string& run_uid, std::uint32_t rank, const engine::Incarnation& incarnation) override;
+
+  [[nodiscard]] FeedStats stats() const;
+
+ private:
+  using SteadyClock = std::chrono::steady_clock;
+  // What a run still has to send.
+  struct Run {
+    std::uint64_t term = 0;
+    bool fed = false;
+    bool log = false;  // entries
+    bool row = false;  // its row, alerts, snapshot
+    bool in_a_hurry = false;
+    bool log_leaves = false;  // in the batch that is on its way
+    bool row_leaves = false;
+    [[nodiscard]] bool settled() const { return !log && !row && !log_leaves && !row_leaves; }
+    std::optional<history::FeedState::Progress> progress;  // read when first needed
+    std::uint64_t bytes = 0;                               // of payloads
+    std::optional<SteadyClock::time_point> since;          // when the oldest of it was committed
+    SteadyClock::time_point row_at{};                      // when its row was sent
+    SteadyClock::time_point snapshot_at{};
+  };
+
+  void committed(const engine::CommitBatch& batch);
+  void loop();
+  // One round; true when there is more to do at once.
+  bool round();
+  void build();
+  void send();
+  bool write_rows();
+  void look_for_claims();
+  void drop_old();
+  void look_at_bound();
+  void note_error(const std::string& what, bool lasts);
+  [[nodiscard]] std::int64_t next_ms();
+  bool settled(const std::string& run_uid);
+
+  const Options options_;
+  const Who who_;
+  history::SqliteStore& store_;
+  const engine::Clock& clock_;
+  history::FeedState state_;
+  Writer writer_;  // of the feeding thread, as the next ones
+  Batch batch_;
+  std::map<std::string, std::uint64_t> batch_bytes_;  // of runs in batch_
+  std::string after_;                                 // the run that the next batch goes on after
+  bool prepared_ = false;
+  bool claims_checked_ = false;  // for batch_
+  std::int64_t version_ms_ = 0;
+  std::int64_t dropped_day_ = 0;
+  std::atomic<bool> over_bound_{false};
+  std::atomic<std::uint64_t> pressed_out_{0};  // of the retention, when last all was sent
+  std::function<void(const std::string&)> replicated_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;     // of the feeding thread
+  std::condition_variable settled_;  // of drain()
+  std::map<std::string, Run> runs_;
+  std::map<history::FeedState::Stream, std::uint64_t> seqs_;
+  std::function<void(const std::string&, const history::SharedRun&)> lost_;
+  FeedStats stats_;
+  bool stopping_ = false;
+  SteadyClock::time_point stop_at_{};
+  std::thread thread_;
+};
+
+}  // namespace scalewatch::clickhouse

@@ -1,0 +1,36 @@
+// Old attempts out of ClickHouse, for the history's answers.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "server/history/clickhouse/connection.h"
+#include "server/history/older_history.h"
+
+namespace scalewatch::clickhouse {
+
+// Requests of several threads go side by side, each on a connection of its own.
+class Older final : public history::OlderHistory {
+ public:
+  explicit Older(const Options& options);
+
+  std::optional<std::pair<std::uint64_t, std::uint64_t>> bounds(const history::OlderRange& range) override;
+  std::vector<history::OlderReport> reports(const history::OlderRange& range, std::size_t limit) override;
+  std::vector<history::OlderRecord> records(const history::OlderRange& range, const Tensors& tensors,
+                                            std::size_t limit) override;
+  std::vector<history::StoredScaler> scaler(const history::OlderRange& range, std::uint32_t scaler, std::size_t limit) override;
+  std::vector<std::uint32_t> scaler_numbers(const std::string& run_uid, std::uint32_t segment) override;
+  std::vector<engine::InputRow> inputs(const std::string& run_uid, std::uint64_t after_pos, std::size_t limit) override;
+
+ private:
+  std::string query(const std::string& sql);
+
+  const Options options_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Connection>> idle_;
+};
+
+}  // namespace scalewatch::clickhouse

@@ -1,0 +1,234 @@
+#include "server/history/clickhouse/tables.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <charconv>
+#include <ctime>
+#include <stdexcept>
+
+#include "server/engine/ports/history_store.h"
+#include "server/history/clickhouse/native.h"
+
+namespace scalewatch::clickhouse {
+
+namespace {
+
+// Runs are numbers: run_uid is 16 hexadecimal digits. Streams are the first 8 bytes of an incarnation, tensors a hash of role
+// and name (keys.h). `term` is that of the owner's claim, 0 where servers claim nothing.
+const std::vector<Table>& all_tables() {
+  static const std::vector<Table> kTables = {
+      {"schema_version", "version UInt32, made_ms Int64", "version", "", "", "version"},
+      {"owners", "run UInt64, term UInt64, token UInt64, instance String, claimed_ms Int64", "run, term, token", "", "", "run"},
+      {"runs",
+       "run UInt64, version UInt64, run_uid String, name String, created_ms Int64, last_report_ms Int64, segment UInt32, "
+       "status Int32, worst_open Int32, overview String",
+       "run", "version", "", "run"},
+      {"streams",
+       "run UInt64, rank UInt32, stream UInt64, version UInt64, incarnation FixedString(16), ord UInt64, segment UInt32, "
+       "attempt_base UInt64, has_left UInt8, hello String",
+       "run, rank, stream", "version", "", "run"},
+      {"table_deltas", "run UInt64, rank UInt32, stream UInt64, table_version UInt32, first_id UInt32, delta String",
+       "run, rank, stream, table_version", "", "", "run"},
+      {"tensors", "run UInt64, tensor UInt64, name String, role UInt8, numel UInt64", "run, tensor, name", "", "", "run"},
+      {"records",
+       "run UInt64, segment UInt32, tensor UInt64, attempt UInt64, rank UInt32, stream UInt64, seq UInt64, id UInt32, day "
+       "Date, "
+       "numel UInt64, nans UInt64, pos_inf UInt64, neg_inf UInt64, zero UInt64, subnormal UInt64, flushed UInt64, over UInt64, "
+       "min Float32, max Float32, absmin_nonzero Float32, sum Float64, sum_sq Float64, measured_under_scale Float64, "
+       "target UInt8, micro_batches UInt32, first_bad_micro UInt32, retrospective UInt8",
+       "run, segment, tensor, attempt, rank, stream, seq, id", "", "toYYYYMM(day)", "cityHash64(run, tensor)"},
+      {"reports",
+       "run UInt64, segment UInt32, attempt UInt64, rank UInt32, stream UInt64, seq UInt64, term UInt64, pos UInt64, day Date, "
+       "step Int64, time_ms Int64, retrospective UInt8, loss Nullable(Float64), lr Nullable(Float64), "
+       "grad_norm Nullable(Float64), rest String",
+       "run, segment, attempt, rank, stream, seq", "term", "toYYYYMM(day)", "run"},
+      {"scalers",
+       "run UInt64, segment UInt32, scaler UInt32, attempt UInt64, rank UInt32, pos UInt64, day Date, step Int64, "
+       "time_ms Int64, scale_before Nullable(Float64), scale_after Nullable(Float64), growth_tracker Nullable(Int64), "
+       "outcome UInt8, loss Nullable(Float64)",
+       "run, segment, scaler, attempt, rank, pos", "", "toYYYYMM(day)", "run"},
+      {"inputs", "run UInt64, pos UInt64, term UInt64, payload String", "run, pos, term", "", "", "run"},
+      {"payloads",
+       "run UInt64, pos UInt64, term UInt64, day Date, rank UInt32, stream UInt64, seq UInt64, segment UInt32, attempt UInt64, "
+       "time_ms Int64, payload String",
+       "run, pos, term", "", "day", "run"},
+      {"snapshots", "run UInt64, version UInt64, pos UInt64, needs_pos UInt64, state String", "run", "version", "", "run"},
+      {"alerts",
+       "run UInt64, id String, changed_ms Int64, run_uid String, rule String, severity Int32, state Int32, fired_ms Int64, "
+       "alert String",
+       "run, id", "changed_ms", "", "run"},
+      {"batches",
+       "run UInt64, term UInt64, rank UInt32, stream UInt64, first_seq UInt64, last_seq UInt64, from_pos UInt64, to_pos "
+       "UInt64, "
+       "records UInt64, instance String, sent_ms Int64",
+       "run, term, rank, stream, first_seq, last_seq, from_pos, to_pos", "", "", "run"},
+  };
+  return kTables;
+}
+
+// What few values repeat in.
+bool is_word(std::string_view name) {
+  return name == "instance" || name == "rule";
+}
+
+std::string codec_of(std::string_view name, std::string_view type) {
+  if (type.starts_with("Float") || type.starts_with("Nullable(Float")) return " CODEC(Gorilla, ZSTD(1))";
+  if (name == "attempt" || name == "seq" || name == "pos" || name == "step" || name == "time_ms")
+    return " CODEC(Delta, ZSTD(1))";
+  return " CODEC(ZSTD(1))";
+}
+
+std::string columns_for(const Table& table, const Abilities& can) {
+  std::string out;
+  std::string_view rest = table.columns;
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find(", "), rest.size());
+    const std::string_view column = rest.substr(0, end);
+    const std::size_t space = column.find(' ');
+    const std::string_view name = column.substr(0, space);
+    const std::string_view type = column.substr(space + 1);
+    out += (out.empty() ? "" : ", ") + std::string(name) + " ";
+    if (can.low_cardinality && is_word(name)) {
+      out += "LowCardinality(" + std::string(type) + ")";
+    } else {
+      out += type;
+    }
+    if (can.codecs) out += codec_of(name, type);
+    rest.remove_prefix(std::min(end + 2, rest.size()));
+  }
+  return out;
+}
+
+std::string engine_for(const Table& table, const Options& options) {
+  std::string arguments;
+  std::string kind = "ReplacingMergeTree";
+  if (options.replicated()) {
+    kind = "Replicated" + kind;
+    arguments = "'/clickhouse/tables/{shard}/" + options.database + "/" + table.name + "', '{replica}'";
+  }
+  if (!table.version.empty()) arguments += (arguments.empty() ? "" : ", ") + table.version;
+  std::string out = kind + "(" + arguments + ")";
+  if (!table.partition.empty()) out += " PARTITION BY " + table.partition;
+  return out + " ORDER BY (" + table.order + ")";
+}
+
+// As it is on each host.
+std::string local_names(const Options& options) {
+  return options.sharded() ? "_local" : "";
+}
+std::string local_name(const std::string& table, const Options& options) {
+  return table + local_names(options);
+}
+
+void make_tables(Connection& connection, const Options& options, std::size_t host) {
+  connection.execute_at(host, "CREATE DATABASE IF NOT EXISTS " + options.database, false);
+  const Abilities can = abilities(connection);
+  for (const Table& table : all_tables()) {
+    connection.execute_at(host, "CREATE TABLE IF NOT EXISTS " + local_name(table.name, options) + " (" +
+                                    columns_for(table, can) + ") ENGINE = " + engine_for(table, options));
+    if (!options.sharded()) continue;
+    connection.execute_at(host, "CREATE TABLE IF NOT EXISTS " + table.name + " (" + columns_for(table, {}) +
+                                    ") ENGINE = Distributed(" + options.cluster + ", " + options.database + ", " + table.name +
+                                    "_local, " + table.shard + ")");
+  }
+}
+
+std::uint32_t stored_version(Connection& connection) {
+  const std::string answer = connection.query("SELECT toUInt32(max(version)) FROM schema_version FORMAT RowBinary");
+  return RowReader(answer).u32();
+}
+
+std::string with_names(const std::string& statement, const std::string& suffix) {
+  std::string out;
+  constexpr std::string_view kMark = "{table:";
+  for (std::size_t at = 0; at < statement.size();) {
+    const std::size_t mark = statement.find(kMark, at);
+    out += statement.substr(at, mark - at);
+    if (mark == std::string::npos) break;
+    const std::size_t end = statement.find('}', mark);
+    out += statement.substr(mark + kMark.size(), end - mark - kMark.size()) + suffix;
+    at = end + 1;
+  }
+  return out;
+}
+
+}  // namespace
+
+const std::vector<Table>& tables() {
+  return all_tables();
+}
+
+const std::string& columns_of(std::string_view table) {
+  const auto& all = all_tables();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Table& one) { return one.name == table; });
+  if (found == all.end()) throw std::logic_error("no table " + std::string(table));
+  return found->columns;
+}
+
+Abilities abilities(Connection& connection) {
+  Abilities can;
+  const std::string answer = connection.query("SELECT version() FORMAT RowBinary");
+  can.version = RowReader(answer).text();
+  int major = 0;
+  int minor = 0;
+  const char* const end = can.version.data() + can.version.size();
+  const auto [dot, error] = std::from_chars(can.version.data(), end, major);
+  if (error == std::errc() && dot != end) std::from_chars(dot + 1, end, minor);
+  // Codecs came with 19.11, LowCardinality left its setting with 19.14; the year after is sure to have both.
+  can.codecs = major >= 20;
+  can.low_cardinality = major >= 20;
+  return can;
+}
+
+const std::vector<Migration>& migrations() {
+  static const std::vector<Migration> kNone;
+  return kNone;
+}
+
+void prepare_tables(Connection& connection, const Options& options, const std::vector<Migration>& steps,
+                    std::uint32_t version) {
+  for (std::size_t host = 0; host < connection.hosts(); ++host) make_tables(connection, options, host);
+  std::uint32_t stored = stored_version(connection);
+  if (stored > version) {
+    throw engine::StoreError("history.clickhouse: the tables in " + options.database + " are of schema version " +
+                                 std::to_string(stored) + ", made by a newer scalewatchd; this one knows " +
+                                 std::to_string(version),
+                             false);
+  }
+  if (stored == version) return;
+  for (const Migration& step : steps) {
+    if (stored == 0 || step.to <= stored || step.to > version) continue;
+    spdlog::info("history.clickhouse: tables in {} go from schema version {} to {}", options.database, step.to - 1, step.to);
+    for (const std::string& statement : step.statements) {
+      for (std::size_t host = 0; host < connection.hosts(); ++host) {
+        connection.execute_at(host, with_names(statement, local_names(options)));
+        if (options.sharded()) connection.execute_at(host, with_names(statement, ""));
+      }
+    }
+  }
+  Block block(columns_of("schema_version"));
+  add_row(block, version, static_cast<std::int64_t>(std::time(nullptr)) * 1000);
+  connection.insert("schema_version", block);
+}
+
+void drop_payloads(Connection& connection, const Options& options, std::int64_t before_day) {
+  const std::string table = local_name("payloads", options);
+  for (std::size_t host = 0; host < connection.hosts(); ++host) {
+    // Each host has partitions of its own; one that is not there any more is none to drop.
+    const std::string days =
+        connection.execute_at(host, "SELECT DISTINCT partition FROM system.parts WHERE database = " + quoted(options.database) +
+                                        " AND table = " + quoted(table) + " AND active FORMAT RowBinary");
+    for (RowReader rows(days); !rows.done();) {
+      const std::string day(rows.text());
+      std::tm when{};
+      const char* const text = day.c_str() + (day.starts_with('\'') ? 1 : 0);
+      if (strptime(text, "%Y-%m-%d", &when) == nullptr) continue;
+      constexpr std::int64_t kDaySeconds = 86'400;
+      if (timegm(&when) / kDaySeconds >= before_day) continue;
+      connection.execute_at(host, "ALTER TABLE " + table + " DROP PARTITION " + quoted(std::string(text, 10)));
+    }
+  }
+}
+
+}  // namespace scalewatch::clickhouse

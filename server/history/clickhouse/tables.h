@@ -1,0 +1,52 @@
+// The tables that a server makes and versions in ClickHouse. CLICKHOUSE.md describes them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/history/clickhouse/connection.h"
+#include "server/history/clickhouse/options.h"
+
+namespace scalewatch::clickhouse {
+
+inline constexpr std::uint32_t kSchemaVersion = 1;
+
+struct Table {
+  std::string name;
+  std::string columns;    // "name Type, name Type, ..."
+  std::string order;      // of rows, and what makes two rows the same one
+  std::string version;    // column whose largest value stays of the same rows; empty: any of them, for they are equal
+  std::string partition;  // empty: none
+  std::string shard;      // what a sharded layout spreads rows by
+};
+const std::vector<Table>& tables();
+// "name Type, ..." of a table, for a Block.
+const std::string& columns_of(std::string_view table);
+
+// What a server of this version can do.
+struct Abilities {
+  std::string version;
+  bool codecs = false;           // of columns
+  bool low_cardinality = false;  // without a setting
+};
+Abilities abilities(Connection& connection);
+
+// Brings the tables of version `to` - 1 to `to`. `name` gives a table's name as it must be altered on each host.
+struct Migration {
+  std::uint32_t to = 0;
+  std::vector<std::string> statements;  // with {table:records} for names
+};
+const std::vector<Migration>& migrations();
+
+// Makes what is missing on every host and brings older tables up to date. Throws StoreError, one that is not retryable when a
+// newer scalewatchd has made the tables. Any number of servers may do it at once.
+void prepare_tables(Connection& connection, const Options& options, const std::vector<Migration>& steps = migrations(),
+                    std::uint32_t version = kSchemaVersion);
+
+// Removes reports as received of days before this one (Unix time in days).
+void drop_payloads(Connection& connection, const Options& options, std::int64_t before_day);
+
+}  // namespace scalewatch::clickhouse

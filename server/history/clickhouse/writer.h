@@ -1,0 +1,54 @@
+// Writes runs' rows to ClickHouse: batches of their logs, and what stands beside these. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "server/history/clickhouse/batch.h"
+#include "server/history/clickhouse/connection.h"
+#include "server/history/sqlite_store.h"
+
+namespace scalewatch::clickhouse {
+
+class Writer {
+ public:
+  // `instance`: this server's name, for people.
+  Writer(const Options& options, history::SqliteStore& store, std::string instance)
+      : store_(store), instance_(std::move(instance)), connection_(options) {}
+
+  Connection& connection() { return connection_; }
+
+  // A stream's table as the store has it now.
+  const std::vector<TensorKey>& tensors(const std::string& run_uid, std::uint32_t rank, const engine::Incarnation& incarnation,
+                                        std::size_t at_least);
+  // Everything of the batch, then its marks: what has no mark yet counts for nothing when a run is taken over. A repeat changes
+  // no answer.
+  void write(Batch& batch, std::int64_t now_ms);
+  // The run's row, its changed alerts, and its newest snapshot, unless that is ahead of `sent_pos`. `version` rises from call
+  // to call and from owner to owner.
+  void write_run(const std::string& run_uid, std::uint64_t version, std::uint64_t sent_pos, bool with_snapshot);
+  // Of runs that are not fed any more.
+  void forget(const std::string& run_uid);
+
+ private:
+  void write_streams(const std::string& run_uid, std::uint64_t version);
+  void write_row(const engine::RunRow& row, std::uint64_t version);
+  void write_alerts(const std::string& run_uid);
+
+  history::SqliteStore& store_;
+  const std::string instance_;
+  Connection connection_;
+  struct Known {
+    std::map<std::pair<std::uint32_t, engine::Incarnation>, std::vector<TensorKey>> tensors;
+    std::map<std::pair<std::uint32_t, engine::Incarnation>, std::uint32_t> deltas;  // sent, of each stream
+    std::map<std::string, std::int64_t> alerts;                                     // change that was sent, by id
+    std::uint64_t snapshot_pos = 0;
+    bool streams_sent = false;
+    bool row_sent = false;
+  };
+  std::map<std::string, Known> known_;  // by run_uid
+};
+
+}  // namespace scalewatch::clickhouse

@@ -1,0 +1,106 @@
+#include "server/history/feed_state.h"
+
+#include <algorithm>
+
+#include "server/history/rows.h"
+
+namespace scalewatch::history {
+
+namespace {
+
+void put_streams(Connection& writer, const std::map<FeedState::Stream, std::uint64_t>& seqs) {
+  for (const auto& [stream, seq] : seqs) {
+    const auto& [run_uid, rank, incarnation] = stream;
+    Query(
+        writer,
+        "INSERT INTO feed_streams (stream, seq) SELECT id, ? FROM streams WHERE run = (SELECT id FROM runs WHERE uid = ?) AND "
+        "rank = ? AND incarnation = ? ON CONFLICT (stream) DO UPDATE SET seq = max(seq, excluded.seq)",
+        seq, run_uid, rank, bytes_of(incarnation))
+        .run();
+  }
+}
+
+}  // namespace
+
+FeedState::Progress FeedState::progress(const std::string& run_uid) {
+  ReadPool::Lease lease(store_.readers());
+  Query query(*lease, "SELECT pos, intent FROM feed_runs WHERE run_uid = ?", run_uid);
+  if (!query.step()) return {};
+  return {query.u64(0), query.u64(1)};
+}
+
+std::map<FeedState::Stream, std::uint64_t> FeedState::streams() {
+  ReadPool::Lease lease(store_.readers(), ReadPool::Limit::kNone);
+  Query query(
+      *lease,
+      "SELECT runs.uid, streams.rank, streams.incarnation, feed_streams.seq FROM feed_streams JOIN streams ON streams.id = "
+      "feed_streams.stream JOIN runs ON runs.id = streams.run");
+  std::map<Stream, std::uint64_t> seqs;
+  while (query.step()) seqs[{query.bytes(0), query.u32(1), incarnation_from(query.bytes(2))}] = query.u64(3);
+  return seqs;
+}
+
+std::vector<std::string> FeedState::behind() {
+  ReadPool::Lease lease(store_.readers(), ReadPool::Limit::kNone);
+  Query query(
+      *lease,
+      "SELECT uid FROM (SELECT uid, max(coalesce((SELECT max(pos) FROM reports WHERE run = runs.id), 0), "
+      "coalesce((SELECT max(pos) FROM inputs WHERE run = runs.id), 0)) AS newest, coalesce((SELECT pos FROM feed_runs WHERE "
+      "run_uid = uid), 0) AS sent FROM runs) WHERE newest > sent ORDER BY uid");
+  std::vector<std::string> runs;
+  while (query.step()) runs.push_back(query.bytes(0));
+  return runs;
+}
+
+void FeedState::intend(const std::map<std::string, std::uint64_t>& to_pos) {
+  store_.write(WriteClass::kCompaction, [&](Connection& writer) {
+    for (const auto& [run_uid, pos] : to_pos) {
+      Query(writer,
+            "INSERT INTO feed_runs (run_uid, pos, intent) VALUES (?, 0, ?) ON CONFLICT (run_uid) DO UPDATE SET intent = "
+            "excluded.intent",
+            run_uid, pos)
+          .run();
+    }
+  });
+}
+
+void FeedState::sent(const std::map<std::string, std::uint64_t>& to_pos, const std::map<Stream, std::uint64_t>& seqs) {
+  store_.write(WriteClass::kCompaction, [&](Connection& writer) {
+    for (const auto& [run_uid, pos] : to_pos) {
+      Query(writer, "UPDATE feed_runs SET pos = ?, intent = ? WHERE run_uid = ?", pos, pos, run_uid).run();
+    }
+    put_streams(writer, seqs);
+  });
+}
+
+void FeedState::imported(const std::string& run_uid, std::uint64_t pos, const std::map<std::uint32_t, std::uint64_t>& floors,
+                         const std::map<Stream, std::uint64_t>& seqs) {
+  store_.write(WriteClass::kCommit, [&](Connection& writer) {
+    Query(writer, "INSERT OR REPLACE INTO feed_runs (run_uid, pos, intent) VALUES (?, ?, ?)", run_uid, pos, pos).run();
+    Query(writer, "DELETE FROM shared_floors WHERE run_uid = ?", run_uid).run();
+    for (const auto& [segment, attempt] : floors) {
+      Query(writer, "INSERT INTO shared_floors (run_uid, segment, attempt) VALUES (?, ?, ?)", run_uid, segment, attempt).run();
+    }
+    put_streams(writer, seqs);
+  });
+}
+
+std::uint64_t shared_floor(Connection& connection, std::int64_t run, std::uint32_t segment) {
+  std::uint64_t floor = 0;
+  {
+    Query query(connection,
+                "SELECT attempt FROM shared_floors WHERE run_uid = (SELECT uid FROM runs WHERE id = ?) AND segment = ?", run,
+                segment);
+    if (query.step()) floor = query.u64(0);
+  }
+  Query query(
+      connection,
+      "SELECT max(stretches.last_attempt) FROM streams JOIN stretches INDEXED BY stretches_by_stream ON stretches.stream = "
+      "streams.id JOIN feed_streams ON feed_streams.stream = streams.id WHERE streams.run = ? AND streams.segment = ? AND "
+      "stretches.thinned = 1 AND stretches.last_seq <= feed_streams.seq",
+      run, segment);
+  if (query.step() && !query.is_null(0)) floor = std::max(floor, query.u64(0) + 1);
+  return floor;
+}
+
+}  // namespace scalewatch::history

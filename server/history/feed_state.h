@@ -1,0 +1,51 @@
+// How far the shared history has what is in a store, kept in that store (schema.cc: feed_runs, feed_streams, shared_floors).
+//
+// What is written here is durable with a later commit: after a power loss a little is sent again, which changes nothing there.
+// Thread-safe; throws StoreError.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "server/history/sqlite_store.h"
+
+namespace scalewatch::history {
+
+class FeedState {
+ public:
+  using Stream = std::tuple<std::string, std::uint32_t, engine::Incarnation>;  // run_uid, rank
+  struct Progress {
+    std::uint64_t pos = 0;
+    std::uint64_t intent = 0;  // > pos: so far goes what was being sent
+  };
+
+  explicit FeedState(SqliteStore& store) : store_(store) {}
+
+  Progress progress(const std::string& run_uid);
+  // Of all streams of runs that are stored.
+  std::map<Stream, std::uint64_t> streams();
+  // Runs of whose log something was not sent.
+  std::vector<std::string> behind();
+
+  // What is about to be sent: up to these places.
+  void intend(const std::map<std::string, std::uint64_t>& to_pos);
+  // It was: up to these places and seqs.
+  void sent(const std::map<std::string, std::uint64_t>& to_pos, const std::map<Stream, std::uint64_t>& seqs);
+
+  // Everything of the run up to this place in its log, and all of its attempts by segment below these, came from there.
+  void imported(const std::string& run_uid, std::uint64_t pos, const std::map<std::uint32_t, std::uint64_t>& floors,
+                const std::map<Stream, std::uint64_t>& seqs);
+
+ private:
+  SqliteStore& store_;
+};
+
+// Attempts of a segment before this one are to be asked of the shared history: those that were never here, and those of which
+// only summaries are left. 0: none.
+std::uint64_t shared_floor(Connection& connection, std::int64_t run, std::uint32_t segment);
+
+}  // namespace scalewatch::history

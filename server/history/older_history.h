@@ -1,0 +1,77 @@
+// Rows of runs that only a shared history has: what the answers of history_api.h are made of where the store has none.
+//
+// Thread-safe. Every call may wait for the network, and throws StoreError, retryable when it can't be reached now.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/engine/ports/history_store.h"
+#include "server/history/measured.h"
+#include "server/history/scaler_reader.h"
+
+namespace scalewatch::history {
+
+// Attempts of a segment, both ends inclusive.
+struct OlderRange {
+  std::string run_uid;
+  std::uint32_t segment = 0;
+  std::uint64_t first = 0;
+  std::uint64_t last = 0;
+  std::optional<std::uint32_t> rank;  // absent: all ranks
+};
+
+// Which report of a rank: the first 8 bytes of its incarnation, as a little-endian number, and seq.
+struct OlderKey {
+  std::uint32_t rank = 0;
+  std::uint64_t stream = 0;
+  std::uint64_t seq = 0;
+  auto operator<=>(const OlderKey&) const = default;
+};
+
+struct OlderReport {
+  OlderKey key;
+  std::uint64_t pos = 0;
+  std::uint64_t attempt = 0;
+  std::int64_t step = 0;
+  std::int64_t time_ms = 0;
+  bool retrospective = false;
+  std::optional<double> loss;
+  std::optional<double> lr;
+  std::optional<double> grad_norm;
+  std::string rest;  // the Report without its records' columns; empty when it could not be read
+};
+
+struct OlderRecord {
+  OlderKey key;
+  std::uint64_t attempt = 0;
+  std::uint32_t id = 0;  // by the incarnation's table
+  bool retrospective = false;
+  Measured measured;
+};
+
+class OlderHistory {
+ public:
+  virtual ~OlderHistory() = default;
+
+  // Smallest and largest attempt of the range that has a report.
+  virtual std::optional<std::pair<std::uint64_t, std::uint64_t>> bounds(const OlderRange& range) = 0;
+  // In order of attempt, rank, pos; no more than `limit`, and then the last attempt may not be whole.
+  virtual std::vector<OlderReport> reports(const OlderRange& range, std::size_t limit) = 0;
+  // In order of attempt, rank, regular before retrospective, seq, id; each once. `tensors`: names with roles, empty: all. No
+  // more than `limit`, and then the last attempt may not be whole.
+  using Tensors = std::vector<std::pair<std::string, int>>;
+  virtual std::vector<OlderRecord> records(const OlderRange& range, const Tensors& tensors, std::size_t limit) = 0;
+  // Of each attempt the lowest rank's newest observation, in order; no more than `limit`.
+  virtual std::vector<StoredScaler> scaler(const OlderRange& range, std::uint32_t scaler, std::size_t limit) = 0;
+  // The scalers of a segment, rising.
+  virtual std::vector<std::uint32_t> scaler_numbers(const std::string& run_uid, std::uint32_t segment) = 0;
+  // Logged inputs after a place, in order.
+  virtual std::vector<engine::InputRow> inputs(const std::string& run_uid, std::uint64_t after_pos, std::size_t limit) = 0;
+};
+
+}  // namespace scalewatch::history

@@ -1,0 +1,141 @@
+#include "server/history/older_reading.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "server/history/api_error.h"
+#include "server/history/feed_state.h"
+#include "server/history/rows.h"
+
+namespace scalewatch::history {
+
+namespace {
+
+constexpr std::size_t kPageReports = 4096;
+constexpr std::uint32_t kMostTensors = 16'000'000;
+constexpr std::size_t kPageRecords = 400'000;  // 60 MB
+
+constexpr std::size_t kMaxRows = 16'000'000;  // of one attempt
+
+// Rows of whole attempts: about `limit`, more when the first attempt has more.
+template <class Row>
+std::vector<Row> whole_attempts(std::size_t limit, const std::function<std::vector<Row>(std::size_t limit)>& read) {
+  constexpr std::size_t kWiden = 4;
+  for (;; limit *= kWiden) {
+    std::vector<Row> rows = read(limit);
+    if (rows.size() < limit) return rows;
+    const std::uint64_t last = rows.back().attempt;
+    if (rows.front().attempt != last) {
+      std::erase_if(rows, [&](const Row& row) { return row.attempt == last; });
+      return rows;
+    }
+    if (limit > kMaxRows) {
+      throw ApiError{
+          {engine::Status::kResourceExhausted, "attempt " + std::to_string(last) + " has more records than can be read"}};
+    }
+  }
+}
+
+std::uint64_t stream_key(const engine::Incarnation& incarnation) {
+  std::uint64_t key = 0;
+  std::memcpy(&key, incarnation.data(), sizeof key);
+  return key;
+}
+
+}  // namespace
+
+OlderReading::OlderReading(OlderHistory& history, Connection& connection, std::int64_t run, std::uint32_t segment)
+    : history_(history), segment_(segment), floor_(shared_floor(connection, run, segment)) {
+  if (floor_ == 0) return;
+  {
+    Query query(connection, "SELECT uid FROM runs WHERE id = ?", run);
+    if (query.step()) run_uid_ = query.bytes(0);
+  }
+  Query query(connection, "SELECT id, rank, incarnation FROM streams WHERE run = ? AND segment = ?", run, segment);
+  while (query.step()) streams_[{query.u32(1), stream_key(incarnation_from(query.bytes(2)))}] = query.i64(0);
+}
+
+std::optional<ReportRange> OlderReading::part(const ReportRange& range) const {
+  if (range.first >= floor_) return std::nullopt;
+  ReportRange part = range;
+  part.last = std::min(range.last, floor_ - 1);
+  return part;
+}
+
+std::optional<std::int64_t> OlderReading::stream_of(const OlderKey& key) const {
+  const auto found = streams_.find({key.rank, key.stream});
+  if (found == streams_.end()) return std::nullopt;
+  return found->second;
+}
+
+std::optional<std::pair<std::uint64_t, std::uint64_t>> OlderReading::bounds(std::uint64_t first, std::uint64_t last) const {
+  if (first >= floor_) return std::nullopt;
+  return history_.bounds(range(first, std::min(last, floor_ - 1)));
+}
+
+std::vector<StoredReport> OlderReading::page(const ReportRange& part, std::uint64_t first, bool with_records) {
+  page_.clear();
+  parsed_at_ = 0;
+  std::vector<StoredReport> out;
+  auto reports = whole_attempts<OlderReport>(
+      kPageReports, [&](std::size_t limit) { return history_.reports(range(first, part.last, part.rank), limit); });
+  std::vector<OlderRecord> records;
+  if (with_records && !reports.empty()) {
+    bool cut = false;
+    records = whole_attempts<OlderRecord>(kPageRecords, [&](std::size_t limit) {
+      auto rows = history_.records(range(first, reports.back().attempt, part.rank), tensors_, limit);
+      cut = rows.size() == limit;
+      return rows;
+    });
+    if (cut) std::erase_if(reports, [&](const auto& report) { return report.attempt > records.back().attempt; });
+  }
+  std::map<OlderKey, std::size_t> places;
+  for (auto& report : reports) {
+    const auto stream = stream_of(report.key);
+    if (!stream || places.contains(report.key)) continue;
+    places[report.key] = page_.size();
+    page_.push_back({std::move(report.rest), {}});
+    StoredReport& row = out.emplace_back();
+    row.older = static_cast<std::int64_t>(page_.size());
+    row.id = -row.older;
+    row.stream = *stream;
+    row.rank = report.key.rank;
+    row.attempt = report.attempt;
+    row.step = report.step;
+    row.time_ms = report.time_ms;
+    row.retrospective = report.retrospective;
+    row.loss = report.loss;
+    row.lr = report.lr;
+    row.grad_norm = report.grad_norm;
+  }
+  for (const auto& record : records) {
+    const auto place = places.find(record.key);
+    if (place != places.end()) page_[place->second].records.emplace_back(record.id, record.measured);
+  }
+  return out;
+}
+
+const OlderReading::Records& OlderReading::records(const StoredReport& report) const {
+  return page_.at(static_cast<std::size_t>(report.older - 1)).records;
+}
+
+const v1::Report& OlderReading::rest(const StoredReport& report) {
+  if (parsed_at_ != report.older) {
+    parsed_.ParseFromString(page_.at(static_cast<std::size_t>(report.older - 1)).rest);
+    parsed_at_ = report.older;
+    // How many records a block has is told by its columns, which are gone.
+    for (auto& block : *parsed_.mutable_blocks()) {
+      if (block.ids().empty()) block.mutable_sum()->Resize(static_cast<int>(std::min(block.count(), kMostTensors)), 0);
+    }
+  }
+  return parsed_;
+}
+
+std::vector<OlderRecord> OlderReading::tensor_page(const ReportRange& part, std::uint64_t first, const std::string& name,
+                                                   int role) {
+  return whole_attempts<OlderRecord>(kPageRecords, [&](std::size_t limit) {
+    return history_.records(range(first, part.last, part.rank), {{name, role}}, limit);
+  });
+}
+
+}  // namespace scalewatch::history

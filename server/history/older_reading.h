@@ -1,0 +1,65 @@
+// One request's view of what a shared history has of one segment. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "scalewatch/v1/ingest.pb.h"
+#include "server/history/catalog.h"
+#include "server/history/older_history.h"
+#include "server/history/report_reader.h"
+
+namespace scalewatch::history {
+
+class OlderReading {
+ public:
+  OlderReading(OlderHistory& history, Connection& connection, std::int64_t run, std::uint32_t segment);
+
+  // Attempts before this one are read here; 0: none.
+  [[nodiscard]] std::uint64_t floor() const { return floor_; }
+  // The part of a range that is; absent: nothing of it.
+  [[nodiscard]] std::optional<ReportRange> part(const ReportRange& range) const;
+
+  // Only records of these are read from now on; empty: all.
+  void only(OlderHistory::Tensors tensors) { tensors_ = std::move(tensors); }
+
+  // Reports of a part from `first` on, a page of whole attempts, in order of attempt and rank; empty at the end. `records`:
+  // theirs are read too. What the page before held is gone.
+  std::vector<StoredReport> page(const ReportRange& part, std::uint64_t first, bool records);
+  using Records = std::vector<std::pair<std::uint32_t, Measured>>;  // by id
+  // Of a report of the newest page.
+  const Records& records(const StoredReport& report) const;
+  const v1::Report& rest(const StoredReport& report);
+
+  // A page of one tensor's records from `first` on, of whole attempts, in order; empty at the end.
+  std::vector<OlderRecord> tensor_page(const ReportRange& part, std::uint64_t first, const std::string& name, int role);
+  // streams.id of what a key says; absent: not known here.
+  [[nodiscard]] std::optional<std::int64_t> stream_of(const OlderKey& key) const;
+
+  [[nodiscard]] std::optional<std::pair<std::uint64_t, std::uint64_t>> bounds(std::uint64_t first, std::uint64_t last) const;
+  [[nodiscard]] OlderRange range(std::uint64_t first, std::uint64_t last, std::optional<std::uint32_t> rank = {}) const {
+    return {run_uid_, segment_, first, last, rank};
+  }
+  OlderHistory& history() { return history_; }
+
+ private:
+  OlderHistory& history_;
+  std::string run_uid_;
+  const std::uint32_t segment_;
+  std::uint64_t floor_ = 0;
+  std::map<std::pair<std::uint32_t, std::uint64_t>, std::int64_t> streams_;
+  OlderHistory::Tensors tensors_;
+  struct Held {
+    std::string rest;
+    Records records;
+  };
+  std::vector<Held> page_;  // StoredReport::older - 1 is the place
+  v1::Report parsed_;
+  std::int64_t parsed_at_ = 0;
+};
+
+}  // namespace scalewatch::history

@@ -1,0 +1,161 @@
+#!/usr/bin/python3 -B
+"""What 1 to 100,000 ranks need, by a small simulation whose constants are measured.
+
+  tests/bench/scaling/scaling.py [--tensors N] [--rate R] [--replica N] [--cores N] [--markdown]
+
+A server is a queue that its cores empty: ranks report at moments of their own, each report costs a fixed time and one for each of its
+records, and what was folded becomes durable with the next commit, 50 ms later. The two costs are taken from two measured points of
+measured.json; the others there are predicted and held against what was measured, and the error is printed. An instance is full when
+its cores are busy for 60% of the time with every other instance up, or when the 99th percentile of the time until a report is durable
+exceeds 1 s; there are enough of them when one may fail.
+"""
+import argparse
+import heapq
+import json
+import math
+import pathlib
+import random
+
+MEASURED = json.loads((pathlib.Path(__file__).parent / "measured.json").read_text())
+COMMIT_S, LAG_S, BUSY, BUSY_WITHOUT_ONE = 0.05, 1.0, 0.6, 0.9
+DAY_S = 86_400
+RUN_RANKS = 1_000  # of a run, where there are as many ranks
+
+
+def line_through(points, value):
+    """fixed, per_tensor of value = fixed + per_tensor * tensors through two points."""
+    low, high = sorted(points, key=lambda point: point["tensors"])
+    slope = (value(high) - value(low)) / (high["tensors"] - low["tensors"])
+    return value(low) - slope * low["tensors"], slope
+
+
+class Model:
+    def __init__(self):
+        points = [point for point in MEASURED["ingest"] if point["use"] == "calibrate"]
+        self.report_us, self.record_us = line_through(points, lambda point: point["cpu_us"])
+        # What the process takes with no stream is what is left of the smallest point at the smallest rank's share.
+        few = min(MEASURED["ingest"], key=lambda point: point["memory_mb"])
+        many = points[0] if points[0]["tensors"] == 1 else points[1]
+        self.stream_mb = (many["memory_mb"] - few["memory_mb"]) / (many["streams"] - few["streams"])
+        self.base_mb = few["memory_mb"] - self.stream_mb * few["streams"]
+        full = max(points, key=lambda point: point["tensors"])
+        self.tensor_mb = ((full["memory_mb"] - self.base_mb) / full["streams"] - self.stream_mb) / full["tensors"]
+
+    def cpu_us(self, records):
+        return self.report_us + self.record_us * records
+
+    def memory_mb(self, streams):
+        """streams: [(how many, tensors each)]"""
+        return self.base_mb + sum(count * (self.stream_mb + self.tensor_mb * tensors) for count, tensors in streams)
+
+
+def durable_after_p99(model, cores, ranks, rate, seconds=12.0):
+    """Simulates one instance; ranks: [(how many, records a report)]. Seconds until durable, 99th percentile; infinite when it never catches up."""
+    dice = random.Random(1)
+    arrivals = []
+    for count, records in ranks:
+        cost = model.cpu_us(records) / 1e6
+        for _ in range(count):
+            at = dice.uniform(0, 1 / rate)
+            while at < seconds:
+                arrivals.append((at, cost))
+                at += dice.gauss(1, 0.02) / rate
+    arrivals.sort()
+    free = [0.0] * cores
+    waits = []
+    for at, cost in arrivals:
+        done = max(heapq.heappop(free), at) + cost
+        heapq.heappush(free, done)
+        waits.append(math.ceil(done / COMMIT_S) * COMMIT_S + COMMIT_S / 2 - at)
+    if max(free) > seconds + LAG_S:
+        return math.inf
+    waits.sort()
+    return waits[int(len(waits) * 0.99)] if waits else 0.0
+
+
+def spread(ranks, replica, leaders):
+    """(ranks that send full statistics, ranks that do not), all runs together."""
+    if not leaders:
+        return ranks, 0
+    runs, last = divmod(ranks, RUN_RANKS)
+    full = runs * min(replica, RUN_RANKS) + min(replica, last)
+    return full, ranks - full
+
+
+def instances_for(model, options, ranks, leaders):
+    """How many servers, with one that may fail; their load, and the lag of one, in seconds."""
+    full, bare = spread(ranks, options.replica, leaders)
+    cores = (full * model.cpu_us(options.tensors) + bare * model.cpu_us(1)) * options.rate / 1e6
+    count = max(1, math.ceil(cores / (options.cores * BUSY)))
+    if ranks > RUN_RANKS:  # a single job is as well off with one server, and one in reserve
+        count = max(count, 2)
+        while cores / ((count - 1) * options.cores) > BUSY_WITHOUT_ONE:
+            count += 1
+    while True:
+        share = [(math.ceil(full / count), options.tensors), (math.ceil(bare / count), 1)]
+        # Of many ranks a part is simulated, on a part of the cores.
+        part = max(1, sum(n for n, _ in share) // 4_000)
+        cores_used = max(1, options.cores // part)
+        scale = cores_used / options.cores
+        lag = durable_after_p99(model, cores_used, [(round(n * scale), records) for n, records in share], options.rate)
+        if lag <= LAG_S:
+            return count, cores, lag, model.memory_mb(share)
+        count += 1
+
+
+def table(model, options):
+    head = ("ranks", "statistics from", "servers", "cores busy in all", "durable after, p99", "memory of a server", "its disk a day",
+            "all disks a day", "ClickHouse nodes of two cores", "Prometheus series")
+    rows = []
+    for ranks in (1, 100, 1_000, 10_000, 100_000):
+        for leaders in (False, True):
+            full, bare = spread(ranks, options.replica, leaders)
+            if leaders and bare == 0:
+                continue
+            count, cores, lag, memory = instances_for(model, options, ranks, leaders)
+            a_day = options.rate * DAY_S
+            disk = (full * options.tensors * MEASURED["bytes_a_record_in_chunks"] + bare * MEASURED["bytes_a_bare_report"]) * a_day
+            records = (full * options.tensors + bare) * options.rate
+            nodes = math.ceil(records / MEASURED["clickhouse_records_per_s"] / BUSY)
+            runs = math.ceil(ranks / RUN_RANKS)
+            rows.append((f"{ranks:,}", "every rank" if not leaders else f"{full:,} leaders", f"{count}", f"{cores:.3g}", f"{lag * 1e3:.0f} ms",
+                         f"{memory:,.0f} MB", size(disk / count), size(disk), f"{nodes}", f"{runs * MEASURED['series_a_run']:,.0f}"))
+    return [head, *rows]
+
+
+def size(value):
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.3g} {unit}"
+        value /= 1000
+    return f"{value:.3g} TB"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tensors", type=int, default=1_000, help="that a rank with full statistics sends an attempt")
+    parser.add_argument("--rate", type=float, default=1.0, help="attempts a second")
+    parser.add_argument("--replica", type=int, default=8, help="ranks of one data-parallel replica: those that send statistics")
+    parser.add_argument("--cores", type=int, default=8, help="of a server")
+    options = parser.parse_args()
+    model = Model()
+    print(f"a report: {model.report_us:.0f} µs, and {model.record_us:.3f} µs a record; a stream: {model.stream_mb * 1e3:.0f} kB, and "
+          f"{model.tensor_mb * 1e3:.2f} kB a tensor; a server: {model.base_mb:.0f} MB\n")
+    print("| streams | tensors | attempts/s | CPU a report, measured | predicted | error | memory, measured | predicted | error |\n" + "| --- " * 9 + "|")
+    for point in MEASURED["ingest"]:
+        cpu, memory = model.cpu_us(point["tensors"]), model.memory_mb([(point["streams"], point["tensors"])])
+        error = "calibrated" if point["use"] == "calibrate" else f"{cpu / point['cpu_us'] - 1:+.0%}"
+        print(f"| {point['streams']} | {point['tensors']} | {point['rate']} | {point['cpu_us']:.0f} µs | {cpu:.0f} µs | {error} | "
+              f"{point['memory_mb']:.0f} MB | {memory:.0f} MB | {memory / point['memory_mb'] - 1:+.0%} |")
+    print(f"\n{options.tensors:,} tensors, {options.rate:g} attempts a second, replicas of {options.replica} ranks, servers of {options.cores} cores:\n")
+    rows = table(model, options)
+    print("| " + " | ".join(rows[0]) + " |\n" + "| --- " * len(rows[0]) + "|")
+    for row in rows[1:]:
+        print("| " + " | ".join(row) + " |")
+    serial = 1e6 / MEASURED["serial_us_a_report"]
+    print(f"\nOne run is with one server. Its reports are folded one after another, in at most {MEASURED['serial_us_a_report']:.0f} µs each: "
+          f"{serial:,.0f} a second, {serial / options.rate:,.0f} ranks of a single run.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""Private ClickHouse servers: Debian's clickhouse-server as an ordinary process, with configuration, ports and folders of its own."""
+import contextlib
+import http.client
+import os
+import pathlib
+import signal
+import subprocess
+
+from harness import end_with_parent, free_port, need, wait_for
+
+
+class ClickHouse:
+    """One server; several, as shards, know each other (see shards())."""
+
+    def __init__(self, folder):
+        self.program = need("clickhouse-server")
+        self.folder = pathlib.Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.port, self.tcp, self.between = free_port(), free_port(), free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.process = None
+        self.configure([])
+
+    def configure(self, shards):
+        """Writes the configuration; shards: the servers of the cluster "shards"."""
+        replicas = "".join(f"<shard><internal_replication>true</internal_replication><replica><host>127.0.0.1</host><port>{one.tcp}"
+                           "</port></replica></shard>" for one in shards)
+        cluster = f"<remote_servers><shards>{replicas}</shards></remote_servers>" if shards else ""
+        (self.folder / "users.xml").write_text(
+            "<yandex><profiles><default><max_memory_usage>4000000000</max_memory_usage></default></profiles><users><default><password>"
+            "</password><networks><ip>127.0.0.1</ip></networks><profile>default</profile><quota>default</quota></default></users>"
+            "<quotas><default/></quotas></yandex>")
+        (self.folder / "config.xml").write_text(
+            f"<yandex><logger><level>warning</level><log>{self.folder}/server.log</log><errorlog>{self.folder}/error.log</errorlog>"
+            f"</logger><http_port>{self.port}</http_port><tcp_port>{self.tcp}</tcp_port><interserver_http_port>{self.between}"
+            f"</interserver_http_port><listen_host>127.0.0.1</listen_host><path>{self.folder}/data/</path><tmp_path>{self.folder}/tmp/"
+            f"</tmp_path><users_config>{self.folder}/users.xml</users_config><default_profile>default</default_profile>"
+            f"<default_database>default</default_database><mark_cache_size>67108864</mark_cache_size>{cluster}</yandex>")
+
+    def start(self):
+        with open(self.folder / "stdout", "ab") as log:
+            self.process = subprocess.Popen([self.program, f"--config-file={self.folder}/config.xml"], stdout=log, stderr=log,
+                                            cwd=self.folder, preexec_fn=end_with_parent)
+        wait_for("ClickHouse", self.answers, 120)
+        return self
+
+    def answers(self):
+        if self.process.poll() is not None:
+            raise RuntimeError((self.folder / "stdout").read_text(errors="replace")[-500:])
+        return self.query("SELECT 1") == "1\n"
+
+    def query(self, sql, database="default", timeout=60):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        try:
+            connection.request("POST", f"/?database={database}", sql.encode())
+            answer = connection.getresponse()
+            text = answer.read().decode()
+            if answer.status != 200:
+                raise RuntimeError(text)
+            return text
+        finally:
+            connection.close()
+
+    def kill(self):
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def freeze(self):
+        os.kill(self.process.pid, signal.SIGSTOP)
+
+    def thaw(self):
+        os.kill(self.process.pid, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def clickhouse(folder):
+    server = ClickHouse(folder)
+    try:
+        yield server.start()
+    finally:
+        server.kill()
+
+
+@contextlib.contextmanager
+def shards(folder, count=2):
+    servers = [ClickHouse(pathlib.Path(folder) / f"shard{i}") for i in range(count)]
+    for server in servers:
+        server.configure(servers)
+    try:
+        for server in servers:
+            server.start()
+        yield servers
+    finally:
+        for server in servers:
+            server.kill()

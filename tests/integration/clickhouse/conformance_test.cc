@@ -1,0 +1,305 @@
+// The history against a real ClickHouse, whose addresses are in SCALEWATCH_CLICKHOUSE (clickhouse_test.py starts it): the same
+// rows give the same answers wherever they are, a batch that is sent again changes none, and a run that is taken over is the
+// run that was given up.
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <thread>
+
+#include "server/history/clickhouse/claims.h"
+#include "server/history/clickhouse/feeder.h"
+#include "server/history/clickhouse/keys.h"
+#include "server/history/clickhouse/older.h"
+#include "server/history/clickhouse/shared.h"
+#include "server/history/clickhouse/tables.h"
+#include "tests/unit/history/questions.h"
+
+namespace scalewatch::clickhouse {
+namespace {
+
+using history::TempDir;
+using ::testing::HasSubstr;
+
+class RealClock final : public engine::Clock {
+ public:
+  [[nodiscard]] std::int64_t wall_ms() const override { return now<std::chrono::system_clock>(); }
+  [[nodiscard]] std::int64_t steady_ms() const override { return now<std::chrono::steady_clock>(); }
+
+ private:
+  template <class Any>
+  static std::int64_t now() {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(Any::now().time_since_epoch()).count();
+  }
+};
+
+class ClickHouseTest : public ::testing::Test {
+ protected:
+  ClickHouseTest() {
+    const char* const hosts = std::getenv("SCALEWATCH_CLICKHOUSE");
+    if (hosts == nullptr) return;
+    options_.hosts = hosts;
+    static int number = 0;
+    options_.database = "t" + std::to_string(clock_.wall_ms()) + "_" + std::to_string(++number);
+    if (const char* const cluster = std::getenv("SCALEWATCH_CLICKHOUSE_CLUSTER")) {
+      options_.layout = "sharded";
+      options_.cluster = cluster;
+    }
+    if (const char* const compression = std::getenv("SCALEWATCH_CLICKHOUSE_COMPRESSION")) options_.compression = compression;
+    options_.every = std::chrono::milliseconds(100);
+    options_.keep_log = std::chrono::hours(24 * 36'500);  // the tests' clock stands in 1970
+  }
+  void SetUp() override {
+    if (!options_.enabled()) GTEST_SKIP() << "SCALEWATCH_CLICKHOUSE is not set: clickhouse_test.py starts a server and sets it";
+  }
+  void TearDown() override {
+    if (!options_.enabled()) return;
+    Connection connection(options_);
+    for (std::size_t host = 0; host < connection.hosts(); ++host) {
+      connection.execute_at(host, "DROP DATABASE IF EXISTS " + options_.database, false);
+    }
+  }
+
+  static history::StoreOptions by_hand() {
+    history::StoreOptions options;
+    options.compaction.thread = false;
+    options.read_transaction = std::chrono::minutes(5);
+    return options;
+  }
+  std::string answers(history::SqliteStore& store, history::OlderHistory* older) {
+    history::ApiLimits limits;
+    limits.read_time = std::chrono::minutes(5);
+    return history::answers(*history::make_history_api(store, limits, older));
+  }
+  // Until all that was committed is there.
+  void feed(history::SqliteStore& store, const std::vector<std::string>& runs, std::uint64_t records = 1'000'000) {
+    Options options = options_;
+    options.batch_records = records;
+    Feeder feeder(options, {"here", false}, store, clock_);
+    feeder.start({});
+    for (const auto& run : runs) ASSERT_TRUE(feeder.drain(run, std::chrono::minutes(1))) << feeder.stats().error;
+    feeder.stop(std::chrono::seconds(10));
+  }
+  std::string query(const std::string& sql) { return Connection(options_).query(sql); }
+
+  Options options_;
+  RealClock clock_;
+};
+
+TEST_F(ClickHouseTest, AnswersAreTheSameWhereverTheRowsAre) {
+  for (const std::uint32_t seed : {1U, 2U}) {
+    const auto batches = seed == 1 ? history::one_rank(seed, 400) : history::ranks_and_restarts(seed);
+    TempDir here_dir;
+    const auto here = history::SqliteStore::open(here_dir.path, by_hand());
+    for (const auto& batch : batches) here->commit(batch);
+    const std::string expected = answers(*here, nullptr);
+    feed(*here, {"u1"}, 10'000);
+
+    // Another server takes the run over: of what was before, it has the log since the snapshot at most, and asks for the rest.
+    TempDir there_dir;
+    const auto there = history::SqliteStore::open(there_dir.path, by_hand());
+    Shared shared(options_, clock_);
+    Older older(options_);
+    ASSERT_TRUE(history::import_run(shared, "u1", *there));
+    history::expect_same(expected, answers(*there, &older), "taken over, seed " + std::to_string(seed));
+    there->write(history::WriteClass::kCommit, [](history::Connection& writer) {
+      writer.execute("DELETE FROM payloads; DELETE FROM reports; DELETE FROM scaler_rows; DELETE FROM inputs");
+    });
+    history::expect_same(expected, answers(*there, &older), "nothing here but names, seed " + std::to_string(seed));
+
+    // Half of it is only there, the rest only here.
+    for (const char* table : {"payloads", "reports", "scaler_rows"}) {
+      const std::string sql = std::string("DELETE FROM ") + table;
+      there->write(history::WriteClass::kCommit, [&](history::Connection& writer) { writer.execute(sql.c_str()); });
+    }
+    there->write(history::WriteClass::kCommit,
+                 [](history::Connection& writer) { writer.execute("UPDATE shared_floors SET attempt = 180"); });
+    engine::CommitBatch rest;
+    for (const auto& batch : batches) {
+      for (const auto& row : batch.reports) {
+        if (row.attempt >= 180) rest.reports.push_back(row);
+      }
+    }
+    there->commit(rest);
+    history::expect_same(expected, answers(*there, &older), "half here and half there, seed " + std::to_string(seed));
+    TearDown();
+  }
+}
+
+TEST_F(ClickHouseTest, WhatIsSentTwiceCountsOnce) {
+  TempDir dir;
+  const auto store = history::SqliteStore::open(dir.path, by_hand());
+  for (const auto& batch : history::one_rank(3, 200)) store->commit(batch);
+  const std::string expected = answers(*store, nullptr);
+  feed(*store, {"u1"});
+  const std::string rows = query("SELECT count() FROM records");
+  // The server was killed before it noted what it had sent, in batches of other sizes even.
+  store->write(history::WriteClass::kCommit, [](history::Connection& writer) { writer.execute("DELETE FROM feed_runs"); });
+  feed(*store, {"u1"}, 10'000);
+  EXPECT_NE(query("SELECT count() FROM records"), rows) << "the second time did send rows";
+
+  TempDir there_dir;
+  const auto there = history::SqliteStore::open(there_dir.path, by_hand());
+  Shared shared(options_, clock_);
+  Older older(options_);
+  ASSERT_TRUE(history::import_run(shared, "u1", *there));
+  EXPECT_EQ(history::count_reports(*there, "u1"), 203U);
+  there->write(history::WriteClass::kCommit, [](history::Connection& writer) {
+    writer.execute("DELETE FROM payloads; DELETE FROM reports; DELETE FROM scaler_rows");
+  });
+  history::expect_same(expected, answers(*there, &older), "sent twice");
+}
+
+TEST_F(ClickHouseTest, ThinnedAttemptsComeWhole) {
+  TempDir dir;
+  auto options = by_hand();
+  const auto plain = history::SqliteStore::open(dir.path, options);
+  const auto batches = history::one_rank(4, 400);
+  for (const auto& batch : batches) plain->commit(batch);
+  const std::string expected = answers(*plain, nullptr);
+
+  TempDir thin_dir;
+  options.retention.keep_attempts = 100;
+  options.retention.every = std::chrono::milliseconds(1);
+  const auto thin = history::SqliteStore::open(thin_dir.path, options);
+  for (const auto& batch : batches) thin->commit(batch);
+  thin->retention().keep_unsent(true);
+  thin->compactor().run_now(true);
+  for (int i = 0; i < 1000 && thin->retention().step(clock_.wall_ms()); ++i) {
+  }
+  Older older(options_);
+  const auto thinned = [&] {
+    history::ReadPool::Lease lease(thin->readers());
+    return (*lease).scalar("SELECT count(*) FROM stretches WHERE thinned = 1");
+  };
+  EXPECT_EQ(thinned(), 0) << "what ClickHouse does not have stays whole";
+  feed(*thin, {"u1"});
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  for (int i = 0; i < 1000 && thin->retention().step(clock_.wall_ms()); ++i) {
+  }
+  EXPECT_GT(thinned(), 0);
+  history::expect_same(expected, answers(*thin, &older), "thinned");
+}
+
+TEST_F(ClickHouseTest, ReportsAsReceivedGoAfterTheirTime) {
+  TempDir dir;
+  const auto store = history::SqliteStore::open(dir.path, by_hand());
+  auto batches = history::one_rank(7, 32);
+  std::int64_t old_ms = 1'000'000'000'000;  // in 2001
+  for (auto& batch : batches) {
+    for (auto& row : batch.reports) row.time_ms = &batch == &batches.back() ? clock_.wall_ms() : old_ms;
+    store->commit(batch);
+  }
+  feed(*store, {"u1"});
+  const auto kept = batches.back().reports.size();
+  options_.keep_log = std::chrono::hours(72);
+  Connection connection(options_);
+  drop_payloads(connection, options_, (clock_.wall_ms() - options_.keep_log.count()) / 86'400'000);
+  EXPECT_EQ(query("SELECT count() FROM payloads"), std::to_string(kept) + "\n");
+  EXPECT_EQ(query("SELECT count() FROM reports"), "32\n");
+}
+
+TEST_F(ClickHouseTest, ATakenOverRunIsTheRunThatWasGivenUp) {
+  TempDir dir;
+  const auto store = history::SqliteStore::open(dir.path, by_hand());
+  for (const auto& batch : history::ranks_and_restarts(5)) store->commit(batch);
+  engine::CommitBatch more;
+  more.inputs = {{"u1", 5000, R"({"not":"an input"})"}};
+  more.snapshots = {{"u1", 100, "not a state: all of the log is needed"}};
+  engine::AlertRow alert{"u1/f1", "u1", "NonFinite", 3, 2, 10, 20, "bytes"};
+  more.alerts = {alert};
+  store->commit(more);
+  feed(*store, {"u1"});
+
+  TempDir there_dir;
+  const auto there = history::SqliteStore::open(there_dir.path, by_hand());
+  Shared shared(options_, clock_);
+  EXPECT_FALSE(history::import_run(shared, "u2", *there));
+  ASSERT_TRUE(history::import_run(shared, "u1", *there));
+  ASSERT_TRUE(history::import_run(shared, "u1", *there)) << "again, as after a crash";
+  const auto expected = history::read_all(*store, "u1");
+  const auto got = history::read_all(*there, "u1");
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    ASSERT_EQ(got[i].report.has_value(), expected[i].report.has_value());
+    if (got[i].input) {
+      EXPECT_EQ(got[i].input->payload, expected[i].input->payload);
+    } else {
+      EXPECT_EQ(got[i].report->pos, expected[i].report->pos);
+      EXPECT_EQ(got[i].report->seq, expected[i].report->seq);
+      EXPECT_EQ(got[i].report->incarnation, expected[i].report->incarnation);
+      EXPECT_EQ(got[i].report->payload, expected[i].report->payload);
+    }
+  }
+  EXPECT_EQ(there->newest_snapshot("u1")->state, more.snapshots[0].state);
+  EXPECT_EQ(there->find("u1/f1")->alert, "bytes");
+  EXPECT_EQ(shared.open_alerts(10).size(), 1U);
+  EXPECT_EQ(there->tables("u1", 2, history::incarnation(1)).size(), 1U);
+  const auto streams = there->incarnations("u1");
+  ASSERT_EQ(streams.size(), 4U);
+  EXPECT_EQ(streams[0].durable_seq, 330U);
+  // What was imported is not sent again.
+  Feeder feeder(options_, {"there", false}, *there, clock_);
+  EXPECT_EQ(feeder.replicated_seq("u1", 0, history::incarnation(1)), 330U);
+  EXPECT_TRUE(feeder.drain("u1", std::chrono::milliseconds(0)));
+}
+
+TEST_F(ClickHouseTest, TheLaterOwnersLogCounts) {
+  // Both think that they own the run: what the first one still sends of places that the second one fills does not count.
+  const auto batches = history::one_rank(6, 60);
+  TempDir first_dir;
+  const auto first = history::SqliteStore::open(first_dir.path, by_hand());
+  for (std::size_t i = 0; i < 3; ++i) first->commit(batches[i]);
+  Shared shared(options_, clock_);
+  const std::uint64_t term = shared.claim("u1", "first");
+  EXPECT_EQ(term, 1U);
+  Feeder feeder(options_, {"first", true}, *first, clock_);
+  std::string lost_to;
+  feeder.on_lost([&](const std::string&, const history::SharedRun& now) { lost_to = now.instance; });
+  feeder.start({});
+  feeder.own("u1", term);
+  ASSERT_TRUE(feeder.drain("u1", std::chrono::minutes(1))) << feeder.stats().error;
+
+  TempDir second_dir;
+  const auto second = history::SqliteStore::open(second_dir.path, by_hand());
+  EXPECT_EQ(shared.claim("u1", "second"), 2U);
+  EXPECT_EQ(shared.find_run("alpha")->instance, "second");
+  ASSERT_TRUE(history::import_run(shared, "u1", *second));
+  EXPECT_EQ(history::count_reports(*second, "u1"), history::count_reports(*first, "u1"));
+  first->commit(batches[3]);
+  for (int i = 0; i < 600 && lost_to.empty(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(lost_to, "second");
+  feeder.stop(std::chrono::seconds(1));
+}
+
+TEST_F(ClickHouseTest, WindowsOfTermsDoNotOverlap) {
+  const LogCover cover = cover_of({{.term = 1, .rank = 0xffffffff, .from_pos = 1, .to_pos = 100},
+                                   {.term = 1, .rank = 0, .stream = 7, .last_seq = 60, .from_pos = 1, .to_pos = 100},
+                                   {.term = 1, .rank = 0, .stream = 7, .last_seq = 90, .from_pos = 101, .to_pos = 150},
+                                   {.term = 2, .rank = 0xffffffff, .from_pos = 101, .to_pos = 120}});
+  EXPECT_TRUE(cover.holds(1, 100));
+  EXPECT_FALSE(cover.holds(1, 101)) << "the second owner went on from there";
+  EXPECT_TRUE(cover.holds(2, 101));
+  EXPECT_FALSE(cover.holds(2, 121));
+  EXPECT_EQ(cover.seqs.at({0, 7}), 60U);
+}
+
+TEST_F(ClickHouseTest, TablesGoUpAndAnOlderServerRefusesNewerOnes) {
+  Connection connection(options_);
+  // The database is made by the first server.
+  prepare_tables(connection, options_);
+  prepare_tables(connection, options_);
+  const std::vector<Migration> steps = {{2, {"ALTER TABLE {table:records} ADD COLUMN remark String"}}};
+  prepare_tables(connection, options_, steps, 2);
+  EXPECT_THAT(connection.query("DESCRIBE TABLE records"), HasSubstr("remark"));
+  prepare_tables(connection, options_, steps, 2);
+  try {
+    prepare_tables(connection, options_);
+    FAIL() << "an older server took newer tables";
+  } catch (const engine::StoreError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("schema version 2, made by a newer scalewatchd"));
+    EXPECT_FALSE(error.retryable);
+  }
+}
+
+}  // namespace
+}  // namespace scalewatch::clickhouse

@@ -1,0 +1,150 @@
+"""Servers that share their runs: any answers for all, an owner that dies or stops is followed, and clocks need not agree."""
+import json
+import pathlib
+import struct
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "durability"))
+from facts import SETTINGS, assert_equal, facts
+from fleets import FleetCase
+from harness import BIN, main, wait_for
+
+STEPS = 60
+# What a run is, but for old attempts, which the server that took it over asks of the shared history.
+STATE = ("state", "ranks", "scalers", "findings", "alerts")
+
+
+class Fleet(FleetCase):
+    maxDiff = None
+
+    def run_named(self, servers, home, stem):
+        """A name that belongs to that server."""
+        return next(name for name in (f"{stem}{i}" for i in range(1000)) if self.order(servers, name)[0] == home)
+
+    def finished(self, server, run):
+        wait_for("the goodbye", lambda: self.summary(server, run)["status"] == "RUN_STATUS_FINISHED")
+
+    def test_any_server_answers_for_all_runs(self):
+        servers = self.fleet("ab")
+        runs = {home: self.run_named(servers, home, mode) for home, mode in (("a", "hot"), ("b", "nan-data"))}
+        jobs = [self.spawn(self.job(servers, mode, runs[home], "--steps", "60", "--batch", "16"))
+                for home, mode in (("a", "hot"), ("b", "nan-data"))]
+        for job in jobs:
+            self.assertEqual(job.wait(120), 0)
+        for server in servers.values():
+            for home, run in runs.items():
+                self.finished(server, run)
+                self.assertEqual(self.summary(server, run)["instance"], home)
+        told = [{name: json.loads(json.dumps(part(server))) for name, part in {
+            "runs": lambda s: sorted(r["name"] for r in s.api("runs")["runs"]),
+            "pages": lambda s: self.paged(s, "runs", "runs", "run_uid"),
+            "alerts": lambda s: [a["id"] for a in s.cli_json("alerts", "--all")["alerts"]],
+            "alert pages": lambda s: self.paged(s, "alerts", "alerts", "id"),
+            "a": lambda s: {part: told for part, told in s.api(f"runs/{runs['a']}").items() if part != "ranks"},
+            "b": lambda s: {part: told for part, told in s.api(f"runs/{runs['b']}").items() if part != "ranks"},
+            "tensors": lambda s: s.cli("export", runs["b"], "--format", "jsonl", "--what", "tensors")[1],
+        }.items()} for server in servers.values()]
+        self.assertEqual(told[0]["runs"], sorted(runs.values()))
+        self.assertEqual(len(set(told[0]["pages"])), 2)
+        self.assertEqual({a.split("/")[0] for a in told[0]["alerts"]}, {told[0][home]["run"]["run_uid"] for home in runs})
+        self.assertEqual(sorted(told[0]["alert pages"]), sorted(set(told[0]["alert pages"])))
+        for part in told[0]:
+            self.assertEqual(told[0][part], told[1][part], part)
+        # What changes something, too: asked of the one, done where the run is, seen by both.
+        a, b = servers.values()
+        reason = "maintenance of the rack"
+        a.cli("alerts", "silence", "run=" + runs["b"], "--for", "1h", "--reason", reason)
+        for server in (a, b):
+            self.assertEqual(len(server.api("silences")["silences"]), 1)
+        b.cli("alerts", "unsilence", b.api("silences")["silences"][0]["id"])
+        for server in (a, b):
+            self.assertEqual(server.api("silences")["silences"], [])
+        self.assertNotEqual(a.cli("show", "no-such-run", check=False)[0], 0)
+        for server in servers.values():
+            self.assertEqual(server.stop(), 0)
+
+    @staticmethod
+    def paged(server, path, what, key):
+        out, token = [], ""
+        while True:
+            page = server.api(f"{path}?page_size=1&page_token={token}")
+            out += [row[key] for row in page[what]]
+            token = page["next_page_token"]
+            if not token:
+                return out
+
+    def test_a_tail_follows_its_run(self):
+        servers = self.fleet("ab")
+        run = self.run_named(servers, "a", "tail")
+        job = self.spawn(self.job(servers, "healthy", run, "--steps", "40", "--batch", "16", "--step-ms", "50"))
+        wait_for("the run", lambda: self.summary(servers["b"], run)["attempts"] != "0")
+        tail = subprocess.run([str(BIN / "scalewatch"), "--server", servers["b"].address, "--json", "tail", run], capture_output=True,
+                              text=True, timeout=60)
+        self.assertEqual(job.wait(60), 0)
+        attempts = [int(json.loads(line)["attempt"]["attempt"]) for line in tail.stdout.splitlines() if "attempt" in json.loads(line)]
+        self.assertEqual(tail.returncode, 0, tail.stderr)
+        self.assertEqual(attempts, list(range(attempts[0], 41)))
+
+    def model(self, mode):
+        server = self.server(settings=SETTINGS)
+        self.demo(server, mode, "--run", mode, "--ranks", "2", "--steps", str(STEPS), "--batch", "16", "--step-ms", "60", "--progress", "0")
+        return {part: told for part, told in facts(server, mode).items() if part in STATE}
+
+    def followed(self, leave, after=25):
+        """Two ranks train while their server leaves; the run that another one took over equals one of a single server."""
+        mode = "nan-data"
+        expected = self.model(mode)
+        servers = self.fleet("abc", self.click(), settings=SETTINGS)
+        job = self.spawn(self.job(servers, mode, mode, "--ranks", "2", "--steps", str(STEPS), "--batch", "16", "--step-ms", "60"))
+        first = self.owner(servers, mode)
+        wait_for("some attempts", lambda: int(self.summary(servers[first], mode)["attempts"]) >= after)
+        leave(servers[first])
+        second = self.owner(servers, mode, but=first)
+        self.assertEqual(second, self.order(servers, mode)[1])
+        self.assertEqual(job.wait(120), 0)
+        self.finished(servers[second], mode)
+        # The one of before comes back, and knows that the run is not its own any more.
+        servers[first].start()
+        self.assertEqual(self.summary(servers[first], mode)["instance"], second)
+        for server in servers.values():
+            wait_for("one run of that name", lambda: [r["name"] for r in server.api("runs")["runs"]] == [mode])
+        found = facts(servers[second], mode)
+        assert_equal(self, expected, found, "the run that was taken over")
+        return servers
+
+    def test_a_killed_server_is_followed(self):
+        self.followed(lambda server: server.kill())
+
+    def test_a_server_killed_before_anything_was_shared_loses_nothing(self):
+        self.followed(lambda server: server.kill(), after=2)
+
+    def test_a_stopping_server_hands_its_runs_over(self):
+        self.followed(lambda server: self.assertEqual(server.stop(), 0))
+
+    def test_clocks_need_not_agree(self):
+        shim = BIN.parent / "lib/libclock_shift.so"
+        mode = "nan-data"
+        expected = self.model(mode)
+        servers = self.fleet("abc", self.click(), settings=SETTINGS)
+        for name, hours in zip(self.order(servers, mode), (0, 3, -2)):
+            server = servers[name]
+            self.assertEqual(server.stop(), 0)
+            shift = server.folder / "shift"
+            shift.write_bytes(struct.pack("<q", hours * 3600 * 10**9))
+            server.environment = {"LD_PRELOAD": str(shim), "CLOCK_SHIFT_FILE": str(shift)}
+            server.start()
+        job = self.spawn(self.job(servers, mode, mode, "--ranks", "2", "--steps", str(STEPS), "--batch", "16", "--step-ms", "60"))
+        for _ in range(2):
+            owner = self.owner(servers, mode)
+            before = int(self.summary(servers[owner], mode)["attempts"])
+            wait_for("some attempts", lambda: int(self.summary(servers[owner], mode)["attempts"]) > before + 8)
+            servers[owner].kill()
+            last = self.owner(servers, mode, but=owner)
+        self.assertEqual(job.wait(120), 0)
+        self.finished(servers[last], mode)
+        assert_equal(self, expected, facts(servers[last], mode), "clocks three hours ahead and two behind")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,223 @@
+#include "server/fleet/fleet.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/fleet/nodes.h"
+
+namespace scalewatch::fleet::testing {
+namespace {
+
+using engine::testing::eventually;
+using engine::testing::TestClient;
+using ::testing::HasSubstr;
+
+class FleetTest : public ::testing::Test {
+ protected:
+  // Names in the order in which `run` prefers them.
+  std::vector<std::string> order(const std::string& run = "run") const {
+    std::vector<std::string> names;
+    const auto all = parse_instances(instances_, "a");
+    for (const std::size_t index : ranking(run, all)) names.push_back(all[index].name);
+    return names;
+  }
+  std::string address(const std::string& name) const {
+    for (const Instance& each : parse_instances(instances_, "a")) {
+      if (each.name == name) return each.address;
+    }
+    return {};
+  }
+  Node& start(const std::string& name, FakeShared* shared) {
+    auto& store = stores_[name];
+    if (!store) store = std::make_shared<MemoryStore>();
+    nodes_[name] = std::make_unique<Node>(name, instances_, shared, store);
+    return *nodes_[name];
+  }
+  void start_all(FakeShared* shared) {
+    for (const std::string& name : order()) start(name, shared);
+    for (const auto& [name, node] : nodes_) {
+      EXPECT_TRUE(eventually([&] { return node->fleet.stats().peers_alive == node->fleet.stats().peers; }));
+    }
+  }
+  Node& node(const std::string& name) { return *nodes_[name]; }
+  void kill(const std::string& name) { nodes_.erase(name); }
+
+  // As a client does: it goes where it is sent, and tries again when it is told to. Returns who took it.
+  std::string join(std::unique_ptr<TestClient>& client, std::string at, std::uint64_t last_seq, std::uint64_t durable_seq) {
+    for (int tries = 0; tries < 100; ++tries) {
+      if (!client) {
+        client = std::make_unique<TestClient>(node(at).engine, TestClient::Options{});
+      } else {
+        client->connect(node(at).engine);
+      }
+      if (client->join(last_seq, durable_seq)) return at;
+      const auto fault = client->peer().ended();
+      if (!fault) return "no answer";
+      if (fault->cause() == v1::FAULT_CAUSE_MOVED) {
+        for (const auto& [name, each] : nodes_) {
+          if (each->address() == fault->server()) at = name;
+        }
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return "nobody";
+  }
+
+  const std::string instances_ = "a=127.0.0.1:" + std::to_string(free_port()) + ",b=127.0.0.1:" + std::to_string(free_port()) +
+                                 ",c=127.0.0.1:" + std::to_string(free_port());
+  std::map<std::string, std::shared_ptr<MemoryStore>> stores_;
+  std::map<std::string, std::unique_ptr<Node>> nodes_;
+  FakeShared shared_;
+};
+
+TEST_F(FleetTest, ClientsAreSentToTheRunsHomeAndEveryServerAnswersForIt) {
+  start_all(nullptr);
+  const auto names = order();
+  TestClient lost(node(names[2]).engine, {});
+  EXPECT_FALSE(lost.join());
+  ASSERT_TRUE(lost.peer().ended());
+  EXPECT_EQ(lost.peer().ended()->cause(), v1::FAULT_CAUSE_MOVED);
+  EXPECT_EQ(lost.peer().ended()->server(), address(names[0]));
+  TestClient client(node(names[0]).engine, {});
+  ASSERT_TRUE(client.join());
+  client.send_table();
+  client.send(client.report(1));
+  ASSERT_TRUE(client.durable(1));
+  for (const std::string& name : names) {
+    EXPECT_TRUE(eventually([&] { return node(name).run("run").instance() == names[0]; })) << name;
+  }
+  EXPECT_EQ(node(names[2]).run("unknown").name(), "");
+}
+
+TEST_F(FleetTest, ARunStaysWithWhoTookItWhenItsHomeComesBack) {
+  start_all(nullptr);
+  const auto names = order();
+  kill(names[0]);
+  std::unique_ptr<TestClient> client;
+  EXPECT_EQ(join(client, names[2], 0, 0), names[1]);
+  start(names[0], nullptr);
+  std::unique_ptr<TestClient> again;
+  ASSERT_TRUE(eventually([&] { return node(names[0]).fleet.stats().peers_alive == 2; }));
+  EXPECT_EQ(join(again, names[0], 0, 0), names[1]);
+}
+
+TEST_F(FleetTest, ATakeoverGoesOnFromWhatIsShared) {
+  start_all(&shared_);
+  const auto names = order();
+  std::unique_ptr<TestClient> client;
+  ASSERT_EQ(join(client, names[0], 0, 0), names[0]);
+  client->send_table();
+  const auto report = [&](std::uint64_t seq) { return client->report(seq, seq % 5 == 0 ? 3 : 0); };
+  for (std::uint64_t seq = 1; seq <= 12; ++seq) client->send(report(seq));
+  ASSERT_TRUE(client->durable(12));
+  const std::string uid = client->peer().hello_ack()->run_uid();
+  ASSERT_TRUE(eventually([&] { return node(names[0]).feed->owns(uid); }));
+  node(names[0]).feed->turn();
+  for (std::uint64_t seq = 13; seq <= 20; ++seq) client->send(report(seq));
+  ASSERT_TRUE(client->durable(20));
+  client.reset();
+  kill(names[0]);
+
+  // It keeps what is not shared, and was told that 12 is.
+  ASSERT_EQ(join(client, names[2], 20, 12), names[1]);
+  EXPECT_EQ(client->peer().hello_ack()->run_uid(), uid);
+  EXPECT_EQ(client->peer().hello_ack()->resume_after_seq(), 12U);
+  client->send_table();
+  for (std::uint64_t seq = 13; seq <= 30; ++seq) client->send(report(seq));
+  ASSERT_TRUE(client->durable(30));
+  EXPECT_EQ(node(names[1]).fleet.stats().taken_over, 1U);
+  node(names[1]).clock.now += 100;
+  ASSERT_TRUE(eventually([&] { return node(names[1]).run("run").attempts() == 30; }));
+  EXPECT_EQ(node(names[1]).run("run").skipped(), 6U);
+  EXPECT_EQ(node(names[1]).run("run").lost_reports(), 0U);
+  EXPECT_EQ(stores_[names[1]]->reports(), 30U);
+  EXPECT_EQ(stores_[names[1]]->repeated_reports, 0);
+
+  // The one of before comes back: it is not its run any more.
+  start(names[0], &shared_);
+  std::unique_ptr<TestClient> other;
+  EXPECT_EQ(join(other, names[0], 30, 30), names[1]);
+  EXPECT_FALSE(node(names[0]).fleet.holds("run"));
+}
+
+TEST_F(FleetTest, AServerThatComesBackBeforeOthersTookItsRunsGoesOn) {
+  start_all(&shared_);
+  const std::string home = order()[0];
+  std::unique_ptr<TestClient> client;
+  ASSERT_EQ(join(client, home, 0, 0), home);
+  client->send_table();
+  for (std::uint64_t seq = 1; seq <= 5; ++seq) client->send(client->report(seq));
+  ASSERT_TRUE(client->durable(5));
+  const std::string uid = client->peer().hello_ack()->run_uid();
+  ASSERT_TRUE(eventually([&] { return node(home).feed->owns(uid); }));
+  node(home).feed->turn();
+  client.reset();
+  kill(home);
+  start(home, &shared_);
+  // Without any client: somebody must notice when they stay away.
+  EXPECT_TRUE(eventually([&] { return node(home).fleet.holds("run"); }));
+  EXPECT_TRUE(node(home).feed->owns(uid));
+  ASSERT_EQ(join(client, home, 5, 5), home);
+  EXPECT_EQ(client->peer().hello_ack()->resume_after_seq(), 5U);
+  EXPECT_EQ(node(home).fleet.stats().taken_over, 0U);
+}
+
+TEST_F(FleetTest, OfTwoOwnersTheOlderClaimYields) {
+  start_all(&shared_);
+  const auto names = order();
+  std::unique_ptr<TestClient> client;
+  ASSERT_EQ(join(client, names[0], 0, 0), names[0]);
+  client->send_table();
+  client->send(client->report(1));
+  ASSERT_TRUE(client->durable(1));
+  const std::string uid = client->peer().hello_ack()->run_uid();
+  ASSERT_TRUE(eventually([&] { return node(names[0]).feed->owns(uid); }));
+  node(names[0]).feed->turn();
+  // The others can't reach it any more, and its clients can.
+  node(names[0]).say_leaving();
+  ASSERT_TRUE(eventually([&] { return node(names[1]).fleet.stats().peers_alive == 1; }));
+  std::unique_ptr<TestClient> other;
+  ASSERT_EQ(join(other, names[1], 1, 1), names[1]);
+  ASSERT_TRUE(node(names[0]).fleet.holds("run"));
+  node(names[0]).feed->turn();
+  ASSERT_TRUE(eventually([&] { return client->peer().ended().has_value(); }));
+  EXPECT_EQ(client->peer().ended()->cause(), v1::FAULT_CAUSE_MOVED);
+  EXPECT_EQ(client->peer().ended()->server(), address(names[1]));
+  EXPECT_TRUE(eventually([&] { return !node(names[0]).fleet.holds("run"); }));
+  EXPECT_EQ(node(names[0]).fleet.stats().yielded, 1U);
+  EXPECT_TRUE(node(names[1]).fleet.holds("run"));
+}
+
+TEST_F(FleetTest, AStoppingServerSharesItsRunsAndSendsTheirClientsOn) {
+  start_all(&shared_);
+  const auto names = order();
+  std::unique_ptr<TestClient> client;
+  ASSERT_EQ(join(client, names[0], 0, 0), names[0]);
+  client->send_table();
+  for (std::uint64_t seq = 1; seq <= 9; ++seq) client->send(client->report(seq));
+  ASSERT_TRUE(client->durable(9));
+  const std::string uid = client->peer().hello_ack()->run_uid();
+  ASSERT_TRUE(eventually([&] { return node(names[0]).feed->owns(uid); }));
+  node(names[0]).say_leaving();
+  node(names[0]).fleet.drain();
+  ASSERT_TRUE(client->peer().ended());
+  EXPECT_EQ(client->peer().ended()->cause(), v1::FAULT_CAUSE_MOVED);
+  EXPECT_EQ(client->peer().ended()->server(), address(names[1]));
+  EXPECT_EQ(shared_.rows.reports(), 9U);
+  ASSERT_EQ(join(client, names[0], 9, 9), names[1]);
+  EXPECT_EQ(client->peer().hello_ack()->resume_after_seq(), 9U);
+  EXPECT_EQ(client->peer().hello_ack()->run_uid(), uid);
+}
+
+TEST_F(FleetTest, WhereSharingIsRequiredNoPastIsLostForAHistoryThatIsAway) {
+  start_all(&shared_);
+  shared_.away = true;
+  TestClient client(node(order()[0]).engine, {});
+  EXPECT_FALSE(client.join());
+  ASSERT_TRUE(client.peer().ended());
+  EXPECT_EQ(client.peer().ended()->cause(), v1::FAULT_CAUSE_SHUTTING_DOWN);
+  EXPECT_THAT(client.peer().ended()->message(), HasSubstr("shared history"));
+}
+
+}  // namespace
+}  // namespace scalewatch::fleet::testing

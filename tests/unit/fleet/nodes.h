@@ -1,0 +1,272 @@
+// Servers of a fleet within the test: real engines and gRPC between them, a shared history in memory, no disks.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/fleet/fleet.h"
+#include "server/fleet/fleet_history.h"
+#include "server/history/history_service.h"
+#include "tests/unit/engine/fakes.h"
+
+namespace scalewatch::fleet::testing {
+
+using engine::testing::MemoryStore;
+
+inline int free_port() {
+  const int probe = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  bind(probe, reinterpret_cast<sockaddr*>(&address), size);
+  getsockname(probe, reinterpret_cast<sockaddr*>(&address), &size);
+  close(probe);
+  return ntohs(address.sin_port);
+}
+
+// Replaces what `to` has of a run.
+inline bool copy_run(const std::string& uid, MemoryStore& from, MemoryStore& to) {
+  const std::scoped_lock lock(from.mutex, to.mutex);
+  if (!from.runs.contains(uid)) return false;
+  const auto is_of_run = [&](const auto& each) { return std::get<0>(each.first) == uid; };
+  std::erase_if(to.incarnation_rows, is_of_run);
+  std::erase_if(to.table_rows, is_of_run);
+  std::erase_if(to.seqs, [&](const auto& each) { return std::get<0>(each.first) == uid; });
+  to.snapshots.erase(uid);
+  to.runs[uid] = from.runs[uid];
+  to.log[uid] = from.log[uid];
+  if (from.snapshots.contains(uid)) to.snapshots[uid] = from.snapshots[uid];
+  for (const auto& each : from.incarnation_rows) {
+    if (is_of_run(each)) to.incarnation_rows.insert(each);
+  }
+  for (const auto& each : from.table_rows) {
+    if (is_of_run(each)) to.table_rows.insert(each);
+  }
+  for (const auto& each : from.seqs) {
+    if (std::get<0>(each.first) == uid) to.seqs.insert(each);
+  }
+  return true;
+}
+
+class FakeShared final : public history::SharedHistory {
+ public:
+  std::vector<history::SharedRun> list_runs(std::size_t /*limit*/) override { return {}; }
+  std::optional<history::SharedRun> find_run(const std::string& name_or_uid) override {
+    if (away) throw engine::StoreError("the shared history is away", true);
+    const auto row = rows.find_run(name_or_uid);
+    const std::lock_guard lock(mutex);
+    if (row) return history::SharedRun{*row, claims[row->run_uid].instance, claims[row->run_uid].term, 0};
+    return {};
+  }
+  std::vector<engine::AlertRow> open_alerts(std::size_t /*limit*/) override { return {}; }
+  std::uint64_t claim(const std::string& run_uid, const std::string& instance) override {
+    if (away) throw engine::StoreError("the shared history is away", true);
+    const std::lock_guard lock(mutex);
+    claims[run_uid].instance = instance;
+    return ++claims[run_uid].term;
+  }
+  bool load_run(const std::string& /*run_uid*/, const std::function<void(engine::CommitBatch&&)>& /*take*/) override {
+    return false;
+  }
+  std::map<std::uint32_t, std::uint64_t> floors(const std::string& /*run_uid*/) override { return {}; }
+
+  struct Claim {
+    std::string instance;
+    std::uint64_t term = 0;
+  };
+  std::atomic<bool> away{false};
+  MemoryStore rows;
+  std::mutex mutex;
+  std::map<std::string, Claim> claims;  // by run_uid
+};
+
+class FakeFeed final : public history::SharedFeed {
+ public:
+  FakeFeed(FakeShared& shared, MemoryStore& local) : shared_(shared), local_(local) {}
+
+  void own(const std::string& run_uid, std::uint64_t term) override {
+    const std::lock_guard lock(mutex_);
+    owned_[run_uid] = term;
+  }
+  void disown(const std::string& run_uid) override {
+    const std::lock_guard lock(mutex_);
+    owned_.erase(run_uid);
+  }
+  bool drain(const std::string& run_uid, std::chrono::milliseconds /*most*/) override {
+    const std::lock_guard lock(mutex_);
+    return owned_.contains(run_uid) && copy_run(run_uid, local_, shared_.rows);
+  }
+  void on_lost(std::function<void(const std::string& run_uid, const history::SharedRun& now)> lost) override {
+    const std::lock_guard lock(mutex_);
+    lost_ = std::move(lost);
+  }
+
+  // Feeds what is durable; finds out what was claimed by others.
+  void turn() {
+    std::vector<history::SharedRun> lost;
+    const std::lock_guard lock(mutex_);
+    for (const auto& [uid, term] : owned_) {
+      const auto now = shared_.find_run(uid);
+      if (now && now->term > term) {
+        lost.push_back(*now);
+      } else {
+        copy_run(uid, local_, shared_.rows);
+      }
+    }
+    for (const history::SharedRun& now : lost) {
+      owned_.erase(now.row.run_uid);
+      lost_(now.row.run_uid, now);
+    }
+  }
+  bool owns(const std::string& run_uid) {
+    const std::lock_guard lock(mutex_);
+    return owned_.contains(run_uid);
+  }
+
+ private:
+  FakeShared& shared_;
+  MemoryStore& local_;
+  std::mutex mutex_;
+  std::map<std::string, std::uint64_t> owned_;
+  std::function<void(const std::string& run_uid, const history::SharedRun& now)> lost_;
+};
+
+// What the engine has in memory.
+class MemoryApi final : public engine::HistoryApi {
+ public:
+  using Status = engine::Status;
+  explicit MemoryApi(engine::Engine& engine) : engine_(engine) {}
+
+  Status get_run(const v1::GetRunRequest& request, v1::GetRunResponse& response) override {
+    for (const auto& run : engine_.overviews()) {
+      if (run->run().name() != request.run() && run->run().run_uid() != request.run()) continue;
+      response = *run;
+      return {};
+    }
+    return {Status::kNotFound, "unknown run"};
+  }
+  Status list_runs(const v1::ListRunsRequest& /*request*/, v1::ListRunsResponse& response) override {
+    for (const auto& run : engine_.overviews()) *response.add_runs() = run->run();
+    return {};
+  }
+  Status list_tensors(const v1::ListTensorsRequest& /*r*/, v1::ListTensorsResponse& /*a*/) override { return none(); }
+  Status get_tensor_history(const v1::GetTensorHistoryRequest& /*r*/, v1::GetTensorHistoryResponse& /*a*/) override {
+    return none();
+  }
+  Status get_attempt(const v1::GetAttemptRequest& /*r*/, v1::GetAttemptResponse& /*a*/) override { return none(); }
+  Status top_tensors(const v1::TopTensorsRequest& /*r*/, v1::TopTensorsResponse& /*a*/) override { return none(); }
+  Status get_scaler_history(const v1::GetScalerHistoryRequest& /*r*/, v1::GetScalerHistoryResponse& /*a*/) override {
+    return none();
+  }
+  Status get_heat_map(const v1::GetHeatMapRequest& /*r*/, v1::GetHeatMapResponse& /*a*/) override { return none(); }
+
+ private:
+  static Status none() { return {Status::kNotFound, "not here"}; }
+  engine::Engine& engine_;
+};
+
+// One server. Ends as one that was killed: whatever is not in the shared history stays in `store`.
+class Node {
+ public:
+  Node(const std::string& name, const std::string& instances, FakeShared* shared, std::shared_ptr<MemoryStore> kept)
+      : options_{.instances = instances,
+                 .self = name,
+                 .probe_every = std::chrono::milliseconds(50),
+                 .down_after = std::chrono::milliseconds(400)},
+        store(std::move(kept)),
+        feed(shared ? std::make_unique<FakeFeed>(*shared, *store) : nullptr),
+        peers_(parse_instances(instances, name), options_,
+               [](const std::string& address) {
+                 grpc::ChannelArguments arguments;
+                 arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+                 arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
+                 arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 100);
+                 return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+               }),
+        fleet(options_, peers_,
+              {.store = *store,
+               .shared = shared,
+               .feed = feed.get(),
+               .required = true,
+               .import = [this, shared](const std::string& uid) { return copy_run(uid, shared->rows, *store); }}),
+        engine(engine_options(), *store, outbox, clock),
+        api(engine),
+        locator(fleet, api),
+        history(locator, api),
+        hooks_{.mark = mark_of,
+               .own = api,
+               .holds = [this](const std::string& run) { return fleet.holds(run); },
+               .is_elsewhere = [this](const std::string& run) { return locator.server_of(run) != nullptr; },
+               .tail_elsewhere = [](const auto&, const auto&, const auto&, engine::Status&) { return false; }},
+        service_(history::make_history_service(history, engine.run_feed(), *store, {.fleet = &hooks_})) {
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(fleet.self().address, grpc::InsecureServerCredentials());
+    builder.RegisterService(service_.get());
+    server_ = builder.BuildAndStart();
+    fleet.start(engine);
+  }
+  ~Node() {
+    server_->Shutdown(std::chrono::system_clock::now());
+    fleet.stop();
+    engine.stop();
+    server_->Wait();
+  }
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  void say_leaving() { server_->GetHealthCheckService()->SetServingStatus(false); }
+  const std::string& address() const { return fleet.self().address; }
+  v1::RunSummary run(const std::string& name) {
+    v1::GetRunRequest request;
+    request.set_run(name);
+    v1::GetRunResponse response;
+    history.get_run(request, response);
+    return response.run();
+  }
+
+ private:
+  engine::EngineOptions engine_options() {
+    engine::EngineOptions options;
+    options.limits = engine::default_limits();
+    options.commit_delay = std::chrono::milliseconds(1);
+    options.placement = &fleet;
+    options.instance = options_.self;
+    return options;
+  }
+  const Options options_;
+
+ public:
+  const std::shared_ptr<MemoryStore> store;
+  const std::unique_ptr<FakeFeed> feed;
+
+ private:
+  Peers peers_;
+
+ public:
+  Fleet fleet;
+  engine::testing::MemoryOutbox outbox;
+  engine::testing::ManualClock clock;
+  engine::Engine engine;
+  MemoryApi api;
+  Locator locator;
+  FleetHistory history;
+
+ private:
+  const history::ServiceFleet hooks_;
+  std::unique_ptr<grpc::Service> service_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace scalewatch::fleet::testing
