@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import Iterator, Optional, Set
+from typing import Iterator, Optional, Set, Tuple
 
 from ..analysis import Analysis, Rule
 from ..finding import Finding
@@ -28,6 +28,8 @@ def run(analysis: Analysis) -> Iterator[Finding]:
             continue
         model = _halved(analysis, node)
         if model is None or model not in trained or not _always_runs(analysis, node) or _is_restored(analysis, model):
+            continue
+        if _after_training(script, node, {e.at for e in steps}):
             continue
         fix = analysis.line(node).replace(".half()", "")
         fix = f"# remove: {fix}" if fix in (model, f"{model} = {model}") or fix == analysis.line(node) else fix
@@ -98,6 +100,36 @@ def _always_runs(analysis: Analysis, node: ast.AST) -> bool:
             return False
         up = analysis.script.parents.get(up)
     return True
+
+
+def _after_training(script: Script, call: ast.Call, steps: Set[Tuple[int, int]]) -> bool:
+    """True if statements beside the cast train before it and none does after it: what is cast then is used, saved or exported."""
+    statement = script.statement(call)
+    holder = script.parents.get(statement)
+    if isinstance(holder, (ast.Module, *FUNCTIONS)) or isinstance(holder, ast.If) and _is_main(holder):
+        if statement not in holder.body:
+            return False
+        training = _training_functions(script, steps)
+        trains = [not isinstance(one, (*FUNCTIONS, ast.ClassDef)) and _trains(one, training, steps) for one in holder.body]
+        place = holder.body.index(statement)
+        return any(trains[:place]) and not any(trains[place:])
+    return False
+
+
+def _training_functions(script: Script, steps: Set[Tuple[int, int]]) -> Set[str]:
+    """Names of the script's functions and methods that step a scaler, themselves or by what they call."""
+    functions = [node for node in script.nodes if isinstance(node, FUNCTIONS)]
+    found: Set[str] = set()
+    while True:
+        more = {one.name for one in functions if one.name not in found and _trains(one, found, steps)}
+        if not more:
+            return found
+        found |= more
+
+
+def _trains(tree: ast.AST, training: Set[str], steps: Set[Tuple[int, int]]) -> bool:
+    return any(isinstance(node, ast.Call) and ((node.lineno, node.col_offset) in steps
+                                               or (path_of(node.func) or "").rsplit(".", 1)[-1] in training) for node in ast.walk(tree))
 
 
 def _is_main(test: ast.If) -> bool:
