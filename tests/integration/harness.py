@@ -53,10 +53,20 @@ def end_with_parent():
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
+_held_ports = []
+
+
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A loopback port that is this process's until its end.
+
+    It stays bound by a socket that does not listen. So the system gives it to nobody else, neither for an outgoing connection
+    nor as port 0, while a server (all of them ask for SO_REUSEADDR) can listen on it, end, and listen again.
+    """
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    _held_ports.append(held)
+    return held.getsockname()[1]
 
 
 def wait_for(what, condition, timeout=60.0):
@@ -126,13 +136,13 @@ class Sink:
 
 
 class Server:
-    """A scalewatchd of its own. Ports are picked by the first start and kept over restarts."""
+    """A scalewatchd of its own, on the same ports over restarts."""
 
     def __init__(self, folder, sinks=(), settings=()):
         self.folder = pathlib.Path(folder)
         self.data = self.folder / "data"
         self.log_path = self.folder / "scalewatchd.log"
-        self.grpc_port = self.http_port = 0
+        self.grpc_port, self.http_port = free_port(), free_port()
         self.process = None
         self.settings = settings
         self.environment = {}  # beyond this process's own
@@ -177,10 +187,6 @@ class Server:
 
         def ready():
             if self.process.poll() is not None:
-                # While it was down its port may serve somebody's outgoing connection for a moment.
-                if self.grpc_port and "Address already in use" in self.log().splitlines()[-1]:
-                    time.sleep(0.5)
-                    self._spawn()
                 raise RuntimeError(f"scalewatchd ended with {self.process.returncode}: {self.log()}")
             found = dict(line.split("=", 1) for line in ports.read_text().split())
             self.grpc_port, self.http_port = int(found["grpc"]), int(found["http"])
