@@ -3,7 +3,8 @@
 Beside these, the checks were held against 66 training files of 12 packages from PyPI, 41 of them with mixed precision (hand-written
 loops, Accelerate, Lightning and Fabric modules, engines): 13 findings (11 schedulers that step over skipped attempts, 2 checkpoints
 without the scaler), 4 of them read in full and true, none seen to be false; 3 files could not be read at first, for a class named
-like its base.
+like its base. Later against all 4,107 files of 15 packages, 18 of them with scalers: silent; and against 13 training scripts from
+public repositories, read beside it: 7 findings, all true after one false one was mended (a step behind the loop that updates).
 """
 
 import pathlib

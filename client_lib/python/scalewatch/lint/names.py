@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Dict, Iterator, Optional, Set
 
-_SCALER_CLASSES = ("GradScaler", "ShardedGradScaler")
+SCALER_CLASSES = ("GradScaler", "ShardedGradScaler")
 _BF16_DEVICES = ("cpu", "hpu", "xla")
 
 
@@ -81,7 +81,7 @@ class Names:
         if not isinstance(call, ast.Call):
             return False
         name = self.dotted(call.func)
-        return name.rsplit(".", 1)[-1] in _SCALER_CLASSES and not name.startswith(("self.", "paddle", "mindspore"))
+        return name.rsplit(".", 1)[-1] in SCALER_CLASSES and not name.startswith(("self.", "paddle", "mindspore"))
 
     def is_torch(self, node: ast.AST, *functions: str) -> bool:
         """True for ``torch.F``, ``torch.nn.functional.F``, ``F.F`` and what is imported from there, F in functions."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from typing import Dict, Iterator, List, Optional, Set, Tuple, Union
 
-from .names import Autocast, Names, calls_in, path_of, tokens
+from .names import SCALER_CLASSES, Autocast, Names, calls_in, path_of, tokens
+from .origins import Origins
 from .sources import Source
 
 Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
@@ -30,6 +31,7 @@ class Script:
         self.classes: Dict[str, ast.ClassDef] = {}
         self.values: Dict[str, List[ast.expr]] = {}
         self._locals: Dict[ast.AST, Set[str]] = {}
+        self._schedulers: Dict[str, bool] = {}
         self.nodes: List[ast.AST] = list(ast.walk(self.tree))
         for node in self.nodes:
             for child in ast.iter_child_nodes(node):
@@ -37,9 +39,12 @@ class Script:
         for node in self.nodes:
             self._note(node)
         self.words = {word for name in self._identifiers() for word in tokens(name)}
-        self.made_scalers = {path: [c for v in values for c in calls_in(v) if self.names.is_grad_scaler(c)]
-                             for path, values in self.values.items()}
-        self.made_scalers = {path: calls for path, calls in self.made_scalers.items() if calls}
+        self.origins = Origins(self)
+        self.annotations: Dict[str, List[ast.expr]] = {}
+        for node in self.nodes:
+            self._note_annotation(node)
+        # By the name that holds it, also where it was handed over: the calls that made it.
+        self.made_scalers = {path: calls for path in self.origins.paths() if (calls := [c for c in self._made_by(path) if self.names.is_grad_scaler(c)])}
         self.scalers: Set[str] = set(self.made_scalers) | self._used_scalers()
         self.optimizers: Set[str] = self._optimizers()
 
@@ -78,8 +83,36 @@ class Script:
         if path is not None:
             self.values.setdefault(path, []).append(value)
 
+    def _note_annotation(self, node: ast.AST) -> None:
+        """``x: Type``, of arguments, names and the fields of classes."""
+        if isinstance(node, ast.arg) and node.annotation is not None:
+            self.annotations.setdefault(node.arg, []).append(node.annotation)
+        elif isinstance(node, ast.AnnAssign):
+            path = path_of(node.target)
+            if path is not None:
+                field = isinstance(self.parents.get(node), ast.ClassDef)
+                self.annotations.setdefault(f".{path}" if field else path, []).append(node.annotation)
+
+    def _is_said_to_be(self, path: str, *types: str) -> bool:
+        """True if a name's type is written down, Optional or not, and is one of these everywhere."""
+        written = self.annotations.get(path) or self.annotations.get("." + path.rpartition(".")[2], [])
+        return bool(written) and all(
+            any(self.names.dotted(n).rpartition(".")[2] in types for n in ast.walk(one)) for one in written)
+
+    def _made_by(self, path: str) -> Iterator[ast.Call]:
+        """The calls that may have made what a name holds. What an object of the script's own is given is not that object."""
+        for value in self.origins.of(path):
+            if not (isinstance(value, ast.Call) and (path_of(value.func) in self.classes or path_of(value.func) in self.functions)):
+                yield from calls_in(value)
+
     def _used_scalers(self) -> Set[str]:
-        found = set()
+        """Known by what is done with them: ``S.scale(loss).backward()``, at once or through a name; ``S.unscale_(optimizer)``;
+        ``S.step(optimizer)`` of what is called a scaler; or said to be one."""
+        found: Set[Optional[str]] = {path for path in self.annotations if self._is_said_to_be(path, *SCALER_CLASSES)}
+        backward = {path_of(n.func.value) for n in self.nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)
+                    and n.func.attr == "backward" and not n.args}
+        found |= {made for path, values in self.values.items() if path in backward for v in values for made in [self._scaling_call(v)]
+                  if made}
         for node in self.nodes:
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
                 continue
@@ -114,7 +147,7 @@ class Script:
         return None
 
     def _optimizers(self) -> Set[str]:
-        found = {path for path, values in self.values.items() for value in values if self._makes_optimizer(value)}
+        found = {path for path in self.origins.paths() if any(map(self._makes_optimizer, self._made_by(path)))}
         for node in self.nodes:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
                 if node.func.attr in ("step", "unscale_") and self.is_scaler(path_of(node.func.value)):
@@ -123,13 +156,10 @@ class Script:
                         found.add(path)
         return found
 
-    def _makes_optimizer(self, value: ast.AST) -> bool:
-        for call in calls_in(value):
-            name = self.names.dotted(call.func)
-            if name.startswith(("torch.optim.", "optim.")) and "lr_scheduler" not in name or name.split(".")[-1] in (
-                    "AdamW", "Adam", "SGD", "create_optimizer", "build_optimizer", "configure_optimizers"):
-                return True
-        return False
+    def _makes_optimizer(self, call: ast.Call) -> bool:
+        name = self.names.dotted(call.func)
+        return name.startswith(("torch.optim.", "optim.")) and "lr_scheduler" not in name or name.split(".")[-1] in (
+            "AdamW", "Adam", "SGD", "create_optimizer", "build_optimizer", "configure_optimizers")
 
     def is_scaler(self, path: Optional[str]) -> bool:
         return path is not None and path in self.scalers
@@ -142,11 +172,17 @@ class Script:
     def is_scheduler(self, path: Optional[str]) -> bool:
         if path is None:
             return False
-        for value in self.values.get(path, ()):
-            for call in calls_in(value):
-                name = self.names.dotted(call.func)
-                if ".lr_scheduler." in f".{name}" or name.rsplit(".", 1)[-1].startswith("get_") and "schedule" in name:
-                    return True
+        if path not in self._schedulers:
+            self._schedulers[path] = self._finds_scheduler(path)
+        return self._schedulers[path]
+
+    def _finds_scheduler(self, path: str) -> bool:
+        for call in self._made_by(path):
+            name = self.names.dotted(call.func)
+            if ".lr_scheduler." in f".{name}" or name.rsplit(".", 1)[-1].startswith("get_") and "schedule" in name:
+                return True
+        if self._is_said_to_be(path, "LRScheduler", "_LRScheduler"):
+            return True
         return any(word.startswith("sched") or word == "scheduler" for word in tokens(path.rsplit(".", 1)[-1]))
 
     def is_made(self, path: str) -> bool:

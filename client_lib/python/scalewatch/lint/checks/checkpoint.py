@@ -14,6 +14,8 @@ NOT_SAVED = Rule("scaler-not-saved", "warning", "a checkpoint with the optimizer
 RULES = (NOT_SAVED,)
 _MODEL = {"model", "net", "network", "ema", "weights", "module"}
 _SAVING = {"save", "checkpoint", "ckpt", "checkpointer", "snapshot"}
+_WHOLE = {"self", "trainer", "state", "engine", "accelerator", "strategy", "runner", "learner", "kwargs"}
+_RESUME = "after a resume the scale starts at 65536 again and the first steps are skipped until it has found its place."
 
 
 def run(analysis: Analysis) -> Iterator[Finding]:
@@ -23,6 +25,12 @@ def run(analysis: Analysis) -> Iterator[Finding]:
     if not live or not used or script.only_bf16 or script.names.imports(*FRAMEWORKS) or _saves_a_scaler(analysis):
         return
     for node in script.nodes:
+        if isinstance(node, ast.Call) and _is_given_all_else(analysis, node):
+            scaler = _nearest(analysis, node, live)
+            yield analysis.finding(
+                NOT_SAVED, node, f"This checkpoint is given the optimizer but not {scaler}: {_RESUME}",
+                f"{ast.unparse(node.func)}(..., {scaler}.state_dict())")
+            continue
         items = _items(node)
         optimizer = next((value for _, value in items if _is_state(analysis, value)), None)
         model = any(_MODEL & tokens(name) or _state_of(value) and not _is_state(analysis, value) for name, value in items)
@@ -30,9 +38,24 @@ def run(analysis: Analysis) -> Iterator[Finding]:
             continue
         scaler = _nearest(analysis, node, live)
         yield analysis.finding(
-            NOT_SAVED, optimizer, f"This checkpoint restores the optimizer but not {scaler}: after a resume the scale starts at "
-            "65536 again and the first steps are skipped until it has found its place.",
+            NOT_SAVED, optimizer, f"This checkpoint restores the optimizer but not {scaler}: {_RESUME}",
             f'{analysis.line(optimizer)}\n"scaler": {scaler}.state_dict(),')
+
+
+def _is_given_all_else(analysis: Analysis, call: ast.Call) -> bool:
+    """``save_checkpoint(path, model, optimizer, ...)`` of another file: what it is not given it can't save."""
+    script = analysis.script
+    name = script.names.dotted(call.func) or ast.unparse(call.func)
+    values = [*call.args, *(word.value for word in call.keywords)]
+    paths = [path_of(n) for value in values for n in ast.walk(value) if isinstance(n, (ast.Name, ast.Attribute))]
+    whole = any(isinstance(value, ast.Starred) for value in call.args) or any(word.arg is None for word in call.keywords)
+    last = name.rsplit(".", 1)[-1]
+    if not _SAVING & tokens(last) or last[:1].isupper() or _WHOLE & tokens(name) or name.startswith("torch."):
+        return False
+    if whole or script.origins.function(call) is not None or any(_WHOLE & {path} for path in paths if path):
+        return False
+    given = [path for value in values for path in [path_of(value)] if path]
+    return any(map(script.is_optimizer, given)) and any(_MODEL & tokens(path.rsplit(".", 1)[-1]) for path in paths if path)
 
 
 def _items(node: ast.AST) -> List[Tuple[str, ast.expr]]:
@@ -107,6 +130,6 @@ def _nearest(analysis: Analysis, node: ast.AST, live: List[str]) -> str:
     """The scaler that the code at a node can name, or else the one that has to be handed to it."""
     script = analysis.script
     scope = script.scope(node)
-    near = [path for path in live if any(script.scope(v) in (scope, script.tree) for v in script.values[path])]
+    near = [path for path in live if any(script.scope(v) in (scope, script.tree) for v in script.values.get(path, ()))]
     own = [path for path in live if path.startswith("self.") and script.class_of(scope) is not None]
     return sorted(near or own or live)[0]

@@ -28,7 +28,7 @@ def run(analysis: Analysis) -> Iterator[Finding]:
                     FIXED, event.node, f"update({ast.unparse(value)}) sets the same scale on every iteration: an overflow can't lower it, "
                     "so the same step overflows again.", f"{scaler}.update()")
         for event in flow.of("backward"):
-            yield from _by_hand(analysis, event)
+            yield from scaled_by_hand(analysis, event)
     for path, calls in script.made_scalers.items():
         for call in calls:
             yield from _frozen(analysis, call)
@@ -67,7 +67,7 @@ def _number(analysis: Analysis, node: Optional[ast.AST]) -> Optional[float]:
     return _number(analysis, values[0]) if named and not isinstance(values[0], (ast.Name, ast.Attribute)) else None
 
 
-def _by_hand(analysis: Analysis, event: Event) -> Iterator[Finding]:
+def scaled_by_hand(analysis: Analysis, event: Event) -> Iterator[Finding]:
     """``(loss * 65536).backward()``, or a name that was bound to such a product, in an fp16 script."""
     script = analysis.script
     if not isinstance(event.node.func, ast.Attribute) or not _is_fp16_script(analysis):

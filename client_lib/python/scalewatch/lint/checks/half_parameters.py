@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import Iterator, Optional, Set, Tuple
+from typing import Iterator, List, Set, Tuple
 
 from ..analysis import Analysis, Rule
 from ..finding import Finding
@@ -26,8 +26,8 @@ def run(analysis: Analysis) -> Iterator[Finding]:
     for node in script.nodes:
         if not isinstance(node, ast.Call):
             continue
-        model = _halved(analysis, node)
-        if model is None or model not in trained or not _always_runs(analysis, node) or _is_restored(analysis, model):
+        model = next((path for path in _halved(analysis, node) if path in trained), None)
+        if model is None or not _always_runs(analysis, node) or _is_restored(analysis, model):
             continue
         if _after_training(script, node, {e.at for e in steps}):
             continue
@@ -51,14 +51,15 @@ def _trained(analysis: Analysis) -> Set[str]:
     return found - {""}
 
 
-def _halved(analysis: Analysis, call: ast.Call) -> Optional[str]:
-    """The path of the model that a call casts: ``m.half()``, ``m = Net().half().cuda()``, ``m.to(torch.float16)``."""
+def _halved(analysis: Analysis, call: ast.Call) -> List[str]:
+    """The paths of the models that a call casts: ``m.half()``, ``m = Net().half().cuda()``, ``m.to(torch.float16)``; of what a
+    function returns, whatever is bound to it."""
     script = analysis.script
     if not isinstance(call.func, ast.Attribute) or not _casts(script, call):
-        return None
+        return []
     path = path_of(call.func.value)
     if path is not None and isinstance(script.parents.get(call), ast.Expr):
-        return path
+        return [path]
     # In a chain: what the whole chain is assigned to, if the chain starts at the same model or at a constructor.
     node: ast.AST = call
     up = script.parents.get(node)
@@ -69,16 +70,19 @@ def _halved(analysis: Analysis, call: ast.Call) -> Optional[str]:
     while isinstance(start, ast.Call) and isinstance(start.func, ast.Attribute) and path_of(start.func) is None:
         start = start.func.value
     if not isinstance(start, ast.Call):
-        return None
+        return []
     begins = path_of(start.func.value) if isinstance(start.func, ast.Attribute) else None
     if isinstance(up, ast.Expr):
-        return begins
+        return [begins] if begins else []
+    made = (path_of(start.func) or "").rsplit(".", 1)[-1][:1].isupper()
+    if isinstance(up, ast.Return) and made:
+        return [path for path, values in script.values.items() for value in values
+                if isinstance(value, ast.Call) and script.origins.function(value) is script.scope(call)]
     if isinstance(up, ast.Assign) and len(up.targets) == 1:
         target = path_of(up.targets[0])
-        made = (path_of(start.func) or "").rsplit(".", 1)[-1][:1].isupper()
         if target is not None and (begins == target or made):
-            return target
-    return None
+            return [target]
+    return []
 
 
 def _casts(script: Script, call: ast.Call) -> bool:

@@ -9,7 +9,9 @@ from ..analysis import Analysis, Rule
 from ..finding import Finding
 from ..flow import Flow
 from ..names import path_of
+from ..origins import returns
 from ..script import FRAMEWORKS
+from .fixed_scale import scaled_by_hand
 
 MISSING = Rule("missing-scaler", "warning", "fp16 autocast, backward and step without a GradScaler")
 RULES = (MISSING,)
@@ -28,7 +30,7 @@ def run(analysis: Analysis) -> Iterator[Finding]:
         if not regions or not any(True for _ in flow.of("optimizer_step")) or any(True for _ in flow.of("unknown")):
             continue
         for event in flow.of("backward"):
-            if event.at in seen or not _from_region(analysis, flow, event.node, regions):
+            if event.at in seen or not _from_region(analysis, flow, event.node, regions) or any(scaled_by_hand(analysis, event)):
                 continue
             seen.add(event.at)
             loss = ast.unparse(event.node.func.value) if isinstance(event.node.func, ast.Attribute) else "loss"
@@ -45,6 +47,11 @@ def _from_region(analysis: Analysis, flow: Flow, call: ast.Call, regions: List[a
     script = analysis.script
     function = script.scope(call)
     inside = {path for node in regions if script.scope(node) is function for path in _assigned(node)}
+    # What a function of the script gives back out of such a region.
+    within = {id(n) for node in regions if script.scope(node) is not function for n in ast.walk(node)}
+    inside |= {path for path, values in script.values.items() for value in values
+               if isinstance(value, ast.Call) and script.scope(value) is function
+               for made in [script.origins.function(value)] if made is not None and any(id(r) in within for r in returns(script, made))}
     names = {p for n in ast.walk(call.func.value) for p in [path_of(n)] if p}
     if names & inside:
         return True

@@ -117,6 +117,9 @@ def _early(path: Path) -> Iterator[Verdict]:
                         yield update, False, None
                 break
             if before.kind == "update" and before.scaler == event.scaler:
+                # From a loop that the step stands behind, later turns bring other gradients.
+                if set(before.loops) - set(event.loops):
+                    break
                 if any(e.kind == "scaled_backward" and e.scaler == event.scaler for e in path[:place]):
                     yield before, True, event
                 break
