@@ -112,7 +112,7 @@ class Lifetime(Lab):
         optimizer, scaler = torch.optim.SGD(model.parameters(), lr=0.05), scaler_of()
         watch = self.attach(model, optimizer, scaler, strict=False)
         fit(model, optimizer, scaler, 2)
-        watch.tensors.native = watch._native = None
+        watch._table.native = watch._native = None
 
         def broken(*_):
             raise RuntimeError("broken within")

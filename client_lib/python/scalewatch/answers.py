@@ -37,25 +37,25 @@ class Advice:
 class Finding:
     """One diagnosed fault. Attempts and steps are inclusive; `tensor` is the one blamed, "" without."""
 
-    rule: str
+    rule: str  # e.g. "NonFiniteGradient": what README lists
     severity: str  # "info", "warning" or "critical"
     open: bool  # False once resolved
-    summary: str
-    subject: str
-    first_attempt: int
+    summary: str  # one sentence, with its numbers
+    subject: str  # what of the run it is about: a scaler, a tensor, a kind of misuse; "" = the run
+    first_attempt: int  # from 1 in each segment
     last_attempt: int
-    first_step: int
+    first_step: int  # the trainer's own numbers
     last_step: int
     ranks: List[int]  # empty = all
     segment: int  # of the run, from 1: another begins when all its ranks start again
     tensor: str
     advice: List[Advice]  # most certain first
-    id: str
+    id: str  # the same over restarts of the server
     raw: Dict[str, Any] = dataclasses.field(repr=False, compare=False)  # all that the server said
 
     @staticmethod
     def from_json(told: Mapping[str, Any]) -> "Finding":
-        """From the JSON of the HTTP API."""
+        """told: the JSON object of the HTTP API. KeyError where it lacks what every finding has."""
         return Finding(
             rule=told["rule"], severity=told["severity"].replace("SEVERITY_", "").lower(), open=bool(told.get("open")),
             summary=told["summary"], subject=told.get("subject", ""), first_attempt=int(told.get("first_attempt", 0)),
@@ -67,14 +67,14 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """One tensor at one attempt, or at several merged: counts add, extremes combine. Values are as stored: under `scale` (1 =
-    unscaled). min, max, absmax and absmin_nonzero are of finite elements, None when there are none; headroom is in octaves."""
+    """One tensor at one attempt, or at several merged: counts add, extremes combine. Values are as stored: multiplied by `scale` (1 =
+    unscaled). min, max, absmax, absmin_nonzero, sum and sum_sq are of finite elements; the first four None when there are none."""
 
     tensor: str
-    role: str
-    first_attempt: int
+    role: str  # "gradient", "parameter", "activation", "activation_gradient", "optimizer_state" or "buffer"
+    first_attempt: int  # inclusive, from 1
     last_attempt: int
-    numel: int
+    numel: int  # elements; these and the next five are counts
     nan: int
     pos_inf: int
     neg_inf: int
@@ -84,16 +84,17 @@ class Point:
     absmax: Optional[float]
     absmin_nonzero: Optional[float]
     sum: float
-    sum_sq: float
-    subnormal: int
-    flushed: int
-    over: int
+    sum_sq: float  # of squares
+    subnormal: int  # elements under the smallest normal number of the type that the computation runs in
+    flushed: int  # that are 0 in it
+    over: int  # that are Inf in it
     scale: float
-    headroom: Optional[float]
+    headroom: Optional[float]  # octaves from absmax to the type's largest number
 
     @staticmethod
     def from_json(info: Mapping[str, Any], first: int, last: int, record: Mapping[str, Any]) -> "Point":
-        """From the JSON of the HTTP API: a tensor's info, and its record over the attempts first to last."""
+        """From the JSON objects of the HTTP API: a tensor's info, and its record over the attempts first to last. KeyError where info
+        lacks its name or role."""
         def maybe(name: str) -> Optional[float]:
             return None if record.get(name) is None else float(record[name])
 
@@ -106,7 +107,8 @@ class Point:
 
 
 def table(rows: List[Any]) -> Any:
-    """A list of the objects above as a pandas DataFrame, else as a pyarrow Table, else as a list of dicts: what is installed."""
+    """rows: a list of Finding or of Point, as a pandas DataFrame, else as a pyarrow Table, else as a list of dicts: what is installed.
+    A column a field. TypeError for rows of anything else."""
     plain = [{f.name: getattr(row, f.name) for f in dataclasses.fields(row) if f.name != "raw"} for row in rows]
     try:
         import pandas
@@ -149,7 +151,7 @@ def _sentence(error: urllib.error.HTTPError) -> str:
 
 class Questions:
     """Asks one server about one run, any thread. Every method may wait for the server, at most `timeout` seconds, and raises
-    ServerError. run: its name. server: host:port of the gRPC port, None = $SCALEWATCH_SERVER, else 127.0.0.1:7462. http: host:port or
+    ServerError. run: its name, 1 to 256 bytes. server: host:port of the gRPC port, None = $SCALEWATCH_SERVER, else 127.0.0.1:7462. http: host:port or
     URL of its HTTP API, None = $SCALEWATCH_HTTP, else port 9464 of the server's host."""
 
     def __init__(self, run: str, server: Optional[str] = None, http: Optional[str] = None, timeout: float = 10.0) -> None:
@@ -159,7 +161,7 @@ class Questions:
         self.timeout = timeout
 
     def get(self, path: str, **query: Any) -> Dict[str, Any]:
-        """The JSON answer to GET /api/v1/runs/RUN{path}?query."""
+        """The JSON answer to GET /api/v1/runs/RUN{path}?query. path: "" or from "/" on, quoted; query: None leaves one out."""
         url = f"{self.http}/api/v1/runs/{urllib.parse.quote(self.run, safe='')}{path}"
         asked = {key: value for key, value in query.items() if value is not None}
         if asked:
@@ -177,19 +179,21 @@ class Questions:
         return dict(told)
 
     def summary(self) -> Dict[str, Any]:
-        """The run as the server lists it: attempts, applied, skipped, scale, loss, status, worst_open."""
+        """The run as the server lists it: attempts, applied, skipped, scale, loss, status, worst_open, ...: numbers of 64 bits are text,
+        as in JSON of Protobuf."""
         return dict(self.get("")["run"])
 
     def findings(self, open_only: bool = False, every_segment: bool = False) -> List[Finding]:
         """Findings of the run's newest segment, or with every_segment of the starts before it too: open ones first, worst first;
-        resolved ones too unless open_only."""
+        resolved ones too unless open_only. At most 1,000."""
         answer = self.get("")
         newest = int(answer.get("run", {}).get("segment", 0))
         found = [Finding.from_json(one) for one in answer.get("findings", [])]
         return [one for one in found if (one.open or not open_only) and (every_segment or one.segment == newest)]
 
     def tensors(self, pattern: str = "*", role: Optional[str] = None) -> List[Dict[str, Any]]:
-        """Names, roles, dtypes and the newest record of tensors whose name matches the pattern ("*" matches any characters)."""
+        """Names, roles, dtypes and the newest record of tensors whose name matches the pattern ("*" matches any characters) and, unless
+        None, whose role is it ("gradient", ...): dicts as the HTTP API gives them."""
         told: List[Dict[str, Any]] = []
         token = ""
         while True:
@@ -202,7 +206,7 @@ class Questions:
 
     def history(self, pattern: str = "*", role: Optional[str] = None, max_points: int = 1000, max_tensors: int = 100) -> List[Point]:
         """Statistics over attempts of the tensors whose name matches the pattern and, unless None, whose role is it ("gradient", ...),
-        in forward order and then by attempt. At most max_points a tensor: neighbours are merged. More than
+        in forward order and then by attempt. There are at most max_points a tensor: neighbours are merged. More than
         max_tensors matches raise ValueError, for each is a question of its own."""
         infos = [one["info"] for one in self.tensors(pattern, role)]
         if len(infos) > max_tensors:
@@ -221,7 +225,7 @@ class Questions:
         return points
 
     def attempt(self, attempt: int = 0) -> List[Point]:
-        """All tensors at one attempt (0 = the newest), merged over ranks, in forward order."""
+        """All tensors at one attempt (0 = the newest that is closed), merged over ranks, in forward order."""
         points: List[Point] = []
         token = ""
         while True:
@@ -233,7 +237,8 @@ class Questions:
                 return points
 
     def scaler_history(self, scaler: int = 0, max_points: int = 1000) -> List[Dict[str, Any]]:
-        """What a scaler did: dicts of first_attempt, last_attempt, scale_before, scale_after, applied, skipped, loss."""
+        """What the scaler of this number did, at most max_points of it: dicts of first_attempt, last_attempt, scale_before, scale_after,
+        applied, skipped, partial (counts of attempts), loss, ...; what is not known is left out."""
         kinds = {"first_attempt": int, "last_attempt": int, "last_step": int, "applied": int, "skipped": int, "partial": int,
                  "scale_before": float, "scale_after": float, "scale_min": float, "scale_max": float, "loss": float,
                  "growth_tracker": int}

@@ -14,7 +14,9 @@ __all__ = ["ScalewatchCallback"]
 class ScalewatchCallback(TrainerCallback):  # type: ignore[misc]
     """Watches the trainer's model, optimizer and (with fp16) the GradScaler that Accelerate gave it. The step numbers are the
     trainer's. run: None = $SCALEWATCH_RUN, else the trainer's output folder. stop_on: "critical" or "warning" ends training at such
-    a finding; None = never. options: those of scalewatch.attach. `watch` is the Watch once training has begun."""
+    a finding; None = never. options: those of scalewatch.attach. `watch` is the Watch once training has begun, None before.
+    Raises ValueError for another stop_on; what attach raises comes when training begins; later nothing is raised unless
+    options have strict=True."""
 
     def __init__(self, run: Optional[str] = None, *, stop_on: Optional[str] = None, **options: Any) -> None:
         if stop_on not in (None, "critical", "warning"):

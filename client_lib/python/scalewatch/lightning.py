@@ -19,7 +19,8 @@ _base: Any = importlib.import_module(next((name for name in _PACKAGES if name in
 class ScalewatchCallback(_base):  # type: ignore[misc]
     """Watches the module, its optimizers and (with precision="16-mixed") the GradScaler of Lightning. The step numbers are the
     trainer's. run: None = $SCALEWATCH_RUN, else the module's class. stop_on: "critical" or "warning" ends training at such a finding; None = never.
-    options: those of scalewatch.attach. `watch` is the Watch once training has begun."""
+    options: those of scalewatch.attach. `watch` is the Watch once training has begun, None before. Raises ValueError for another
+    stop_on; what attach raises comes when training begins; later nothing is raised unless options have strict=True."""
 
     def __init__(self, run: Optional[str] = None, *, stop_on: Optional[str] = None, **options: Any) -> None:
         super().__init__()

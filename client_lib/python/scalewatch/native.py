@@ -25,7 +25,7 @@ _NAN = float("nan")
 
 
 class ScalewatchError(RuntimeError):
-    """A call of the client library was refused. `status` is scalewatch_status of scalewatch.h."""
+    """A call of the client library was refused. `status`: int, the scalewatch_status of scalewatch.h."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -49,7 +49,7 @@ def _number(of: Dict[str, int], what: str, name: str) -> int:
 
 
 def version() -> str:
-    """Version of the client library that is loaded, e.g. "0.1.0"."""
+    """Version of the client library, e.g. "0.1.0". It is loaded now unless it was: OSError when that fails."""
     return str(library().version().decode())
 
 

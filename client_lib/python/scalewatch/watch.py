@@ -21,18 +21,24 @@ _MAX_HELD = 1000  # calls that wait until it is known what the computation runs 
 class Watch(Asked):
     """One run. Methods that answer questions (findings, history, ...) wait for the server and raise ServerError; add_scaler and
     add_optimizer, called before training, raise ScalewatchError; all others never raise unless strict. Only close and wait_durable
-    wait, for at most the time given. Used on one thread, the trainer's; questions from any."""
+    wait, for at most the time given. Used on one thread, the trainer's; questions from any.
+
+    Attributes, to be read: run, rank, world_size and strict, as given; attempt: int, the number of the attempt that is open or was
+    last, from 1, 0 = none yet; closed: bool; not_observable: list of str, what could not be watched, and why."""
 
     def __init__(self, run: Optional[str] = None, server: Optional[str] = None, *, http: Optional[str] = None, rank: int = 0, world_size: int = 1,
                  compute_dtype: Optional[str] = None, labels: Optional[Mapping[str, str]] = None, strict: bool = False,
                  framework: str = "python", **options: Any) -> None:
         """run: its name, 1 to 256 bytes; None = $SCALEWATCH_RUN. server: host:port; None = $SCALEWATCH_SERVER, else 127.0.0.1:7462. http: address of its HTTP
-        API, for questions; None = $SCALEWATCH_HTTP, else the server's host at port 9464. rank: of world_size, from 0. labels: up to
-        32, they reach every alert. framework: what trains, for display. compute_dtype: "float16", "bfloat16", "float32", ...: what
+        API, for questions; None = $SCALEWATCH_HTTP, else the server's host at port 9464. rank: from 0, of world_size ranks. labels: up
+        to 32, they reach every alert. framework: what trains, for display. compute_dtype: "float16", "bfloat16", "float32", ...: what
         the computation runs in; None = float16 once a scaler that scales is added, else that of the first array observed, else
         (add_optimizer, or an attempt without arrays) float32. fp16 without a scaler is a fault that is reported: say what it is
-        where the first array is not of that type. options: buffer_bytes, ring_attempts, spool_dir, spool_bytes, measure_threads,
-        histogram_every (0 = none), job_id and gpu_uuid of scalewatch.h.
+        where the first array is not of that type. strict: errors of this library are raised (ScalewatchError, ValueError, TypeError),
+        not logged. options, those of scalewatch.h (0 = its default): buffer_bytes: what is kept until the server has it, in bytes.
+        ring_attempts: attempts that a server may ask for afterwards. spool_dir, spool_bytes: a folder for what does not fit, and how
+        many bytes it may take. measure_threads: that share a pass over host memory. histogram_every: attempts between histograms of
+        exponents, 0 = none. job_id, gpu_uuid: text, for display.
 
         Raises ValueError for an argument out of range. An unknown server is no error: it is looked for when the first attempt
         begins, and training goes on without it."""
@@ -69,7 +75,7 @@ class Watch(Asked):
         return self._started(native.FLOAT32 if policy == "none" else native.FLOAT16).add_scaler(name, policy, parameters)
 
     def add_optimizer(self, name: str = "default", class_name: Optional[str] = None, scaler: int = 0, **numbers: Any) -> int:
-        """Declares an optimizer before the first attempt and returns its number. class_name: e.g.
+        """Declares an optimizer of this name before the first attempt and returns its number. class_name: e.g.
         "AdamW", for display and advice. scaler: the number of its scaler. numbers: lr, beta1, beta2, eps, weight_decay."""
         return self._started().add_optimizer(name, class_name, scaler, **numbers)
 
@@ -116,31 +122,31 @@ class Watch(Asked):
             self._tell(lambda: self._begin().observe_optimizer(scaler, optimizer, found_inf, found_inf, outcome))
 
     def set_loss(self, loss: float) -> None:
-        """The unscaled loss of the open attempt. NaN and Inf are legal."""
+        """loss: the unscaled one of the open attempt. NaN and Inf are legal."""
         with self._guard():
             value = float(loss)
             self._tell(lambda: self._begin().set_loss(value))
 
     def set_lr(self, lr: float) -> None:
-        """The learning rate of the open attempt."""
+        """lr: the learning rate of the open attempt."""
         with self._guard():
             value = float(lr)
             self._tell(lambda: self._begin().set_lr(value))
 
     def set_grad_norm(self, norm: float, scaled: bool = False, clipped: bool = False) -> None:
-        """The norm of all gradients at the open attempt: whether it was taken under the scale (scaled), and whether after clipping
+        """norm: the 2-norm of all gradients at the open attempt: whether it was taken under the scale (scaled), and whether after clipping
         (clipped)."""
         with self._guard():
             value = float(norm)
             self._tell(lambda: self._begin().set_grad_norm(value, scaled, clipped))
 
     def set_step(self, step: int) -> None:
-        """The trainer's own number of the attempt that begins next (or is open and has no number yet). Without it attempts are
-        counted."""
+        """step: the trainer's own number of the attempt that begins next (or is open and has no number yet); it may repeat and go
+        back. Without it attempts are counted."""
         self._step = int(step)
 
     def set_phase(self, phase: str) -> None:
-        """What the trainer is busy with, until said otherwise: train, eval, checkpoint or init."""
+        """phase: what the trainer is busy with, until said otherwise: "train", "eval", "checkpoint" or "init"."""
         with self._guard():
             number = native.phase_of(phase)
             self._tell(lambda: self._started().set_phase(number))
@@ -169,11 +175,12 @@ class Watch(Asked):
         return callback
 
     def stats(self) -> Dict[str, Any]:
-        """What the client sent and lost so far: the fields of scalewatch_stats. Empty before the first attempt."""
+        """What the client sent and lost so far, by the names of scalewatch_stats: attempts, reports_sent, dropped_..., buffered_bytes
+        (bytes), trainer_thread_ns (nanoseconds), ... Empty before the first attempt."""
         return {} if self._native is None else self._native.stats()
 
     def wait_durable(self, timeout: float = 10.0) -> bool:
-        """Waits until all ended attempts are durable on the server; False when the time (seconds) was not enough."""
+        """Waits until all ended attempts are durable on the server, at most timeout seconds; False when that was not enough."""
         if self._native is None:
             return True
         try:
@@ -187,8 +194,8 @@ class Watch(Asked):
     # -- the end ----------------------------------------------------------------------------------------------------------------
 
     def close(self, timeout: float = 5.0, reason: str = "finished") -> bool:
-        """Ends the open attempt, sends what is buffered for at most timeout seconds, and undoes what attach did. True when
-        everything is durable on the server. Again: does nothing and returns True."""
+        """Ends the open attempt, sends what is buffered for at most timeout seconds, and undoes what attach did. reason: what the
+        goodbye tells, for display. True when everything is durable on the server. Again: does nothing and returns True."""
         if self.closed:
             return True
         try:

@@ -220,7 +220,7 @@ def python_cost(server):
     made = watch._started()
     for name in ("observe_many", "wants_any", "begin_attempt", "end_attempt", "measure_device"):
         setattr(made, name, timed(getattr(made, name)))
-    loss, mine = torch.ones(()), watch.scalers[0]
+    loss, mine = torch.ones(()), watch._scalers[0]
     took = {"watched": [], "plain": [], "hooks": [], "again": [], "with_client": []}
 
     def clocked(name, act):

@@ -38,7 +38,10 @@ def check(source: str, path: str = "<script>") -> List[Finding]:
 
 
 def check_file(path: str) -> List[Finding]:
-    """Checks one ``.py`` or ``.ipynb`` file, of 8 MiB at most.
+    """Checks one file; findings in the order of lines.
+
+    Args:
+        path: of a ``.py`` or ``.ipynb`` file of 8 MiB at most.
 
     Raises:
         UnreadableSource: as check(); also for a notebook that is no notebook, or a file that is too large.

@@ -54,8 +54,8 @@ class Activations:
         self._handles: List[Any] = []
         self._runs = 0
         self._seen: Dict[str, Tuple[Any, int]] = {}
-        roots = {id(root) for _, root in watch.models.roots}
-        for name, module in watch.models.modules():
+        roots = {id(root) for _, root in watch._models.roots}
+        for name, module in watch._models.modules():
             if id(module) not in roots and any(fnmatchcase(name, pattern) for pattern in self.patterns):
                 self._handles.append(module.register_forward_hook(Hook(self._hook_of(name))))
         if not self._handles:
@@ -91,23 +91,23 @@ class Activations:
         """Those that the first forward pass has shown, in its order."""
         for name, (tensor, index) in self._seen.items():
             for role in _ROLES:
-                self.watch.tensors.declare(name, role, tensor, index=index)
+                self.watch._table.declare(name, role, tensor, index=index)
         self._seen.clear()
 
     def _observe(self, module: torch.nn.Module, name: str, tensor: torch.Tensor) -> None:
         watch = self.watch
-        if not watch.ordered:  # this pass teaches the order of everything, so that it can be declared at once
+        if not watch._ordered:  # this pass teaches the order of everything, so that it can be declared at once
             if name not in self._seen:
-                self._seen[name] = (_Like(tensor), watch.models.position_of(module))
+                self._seen[name] = (_Like(tensor), watch._models.position_of(module))
             return
         made = watch._begin()
-        number = watch.tensors.numbers.get((name, _ROLES[0]))
-        if (name, _ROLES[0]) not in watch.tensors.numbers:
-            index = watch.models.position_of(module)
-            number, _ = (watch.tensors.declare(name, role, tensor, index=index) for role in _ROLES)
+        number = watch._table.numbers.get((name, _ROLES[0]))
+        if (name, _ROLES[0]) not in watch._table.numbers:
+            index = watch._models.position_of(module)
+            number, _ = (watch._table.declare(name, role, tensor, index=index) for role in _ROLES)
         if number is not None and made.wants(number):
-            watch.tensors.measure(made, number, tensor.detach(), UNSCALED, transient=True)
-        gradient = watch.tensors.numbers[name, _ROLES[1]]
+            watch._table.measure(made, number, tensor.detach(), UNSCALED, transient=True)
+        gradient = watch._table.numbers[name, _ROLES[1]]
         if self.gradients and gradient is not None and tensor.requires_grad:
             tensor.register_hook(self._gradient_hook(gradient))
 
@@ -119,6 +119,6 @@ class Activations:
             with watch._guard():
                 made = watch._begin()
                 if made.wants(number):
-                    watch.tensors.measure(made, number, gradient.detach(), watch.scale_of_loss(), transient=True)
+                    watch._table.measure(made, number, gradient.detach(), watch._scale_of_loss(), transient=True)
 
         return hook

@@ -21,15 +21,15 @@ def attach(model: Any, optimizer: Any = None, scaler: Any = None, *, run: Option
     belong to the optimizers in the same order. scaler None (or disabled): an attempt is each optimizer step, else each
     scaler.update(). scheduler: learning rate schedulers whose steps are to be compared with skips.
     run: the run's name, 1 to 256 bytes; None = $SCALEWATCH_RUN. server: host:port; None = $SCALEWATCH_SERVER, else
-    127.0.0.1:7462. http: its HTTP API.
+    127.0.0.1:7462. http: its HTTP API, for questions; None = $SCALEWATCH_HTTP, else the server's host at port 9464.
     activations: patterns of module names ("*" matches any characters) whose outputs, and unless activation_gradients is False
     their gradients, are measured; None = none. every: by role, measure every so many attempts (0 = never); by default
     parameters and optimizer_state every 10, all others at each. grad_of: where gradients are when the optimizer steps: the name
     of a parameter's attribute, or a function of a parameter that gives its gradient (or this rank's part of it; None = there is
     none), e.g. DeepSpeed's deepspeed.utils.safe_get_local_grad; None = p.grad, else p.main_grad (Megatron, Apex) where there is
     one. compute_dtype: "float16", "bfloat16", "float32", ...; None = seen under autocast, else float16 with a scaler, else the
-    parameters'. rank, world_size: None = torch.distributed's, else those of the environment. labels: up to 32, they reach every
-    alert. strict: errors of this library are raised, not logged. options: as scalewatch.Watch.
+    parameters'. rank, from 0, and world_size, the number of ranks: None = torch.distributed's, else those of the environment. labels:
+    up to 32, they reach every alert. strict: errors of this library are raised, not logged. options: as scalewatch.Watch.
 
     Call it after wrapping (DDP, FSDP) and moving the model. What it puts on the objects given is undone by close(). Nothing
     waits for a GPU or the server. Raises TypeError and ValueError for wrong arguments; later nothing is raised into training

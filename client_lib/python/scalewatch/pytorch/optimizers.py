@@ -39,7 +39,7 @@ class OptimizerWatch:
         self.outcome_told = False
         self.fused = bool(getattr(optimizer, "_step_supports_amp_scaling", False) or optimizer.defaults.get("fused"))
         self._gradients: Optional[Batch] = None
-        self.gradient: Callable[[Any], Any] = gradient_of(watch.grad_of, self.parameters())
+        self.gradient: Callable[[Any], Any] = gradient_of(watch._grad_of, self.parameters())
         self._state: Optional[Batch] = None
         self._shape: Tuple[int, ...] = ()
         self._state_size = -1
@@ -80,17 +80,17 @@ class OptimizerWatch:
         return sum(self.gradient(p) is not None for p in self.parameters())
 
     def half_parameters(self) -> List[str]:
-        return [self.watch.names.of(p, self) for p in self.parameters() if p.dtype is torch.float16 and p.requires_grad]
+        return [self.watch._names.of(p, self) for p in self.parameters() if p.dtype is torch.float16 and p.requires_grad]
 
     # -- moments ----------------------------------------------------------------------------------------------------------------
 
     def declare_gradients(self) -> None:
         self._shape = tuple(len(group["params"]) for group in self.optimizer.param_groups)
-        items = [(self.watch.names.of(p, self), p) for p in self.parameters() if p.requires_grad]
-        self.gradient = gradient_of(self.watch.grad_of, (p for _, p in items))
-        plain = not any(hasattr(p, "main_grad") for _, p in items) and self.watch.grad_of is None
+        items = [(self.watch._names.of(p, self), p) for p in self.parameters() if p.requires_grad]
+        self.gradient = gradient_of(self.watch._grad_of, (p for _, p in items))
+        plain = not any(hasattr(p, "main_grad") for _, p in items) and self.watch._grad_of is None
         # Elsewhere than in p.grad it may be of another type and size than the parameter: declared as it is found.
-        self._gradients = Batch(self.watch.tensors, native.ROLES["gradient"], items, self.gradient,
+        self._gradients = Batch(self.watch._table, native.ROLES["gradient"], items, self.gradient,
                                 home=None if plain else self.gradient, place=lambda p: p, optimizer=self.name)
         self._gradients.prepare()
 
@@ -121,17 +121,17 @@ class OptimizerWatch:
             for parameter, held in state.items():
                 if not isinstance(held, dict) or not isinstance(parameter, torch.Tensor):
                     continue
-                name = self.watch.names.of(parameter, self)
+                name = self.watch._names.of(parameter, self)
                 for key, value in held.items():
                     if isinstance(value, torch.Tensor) and value.numel() > 1 and dtype_of(value.dtype):
                         items.append((f"{name}.{key}", (parameter, key)))
-                        self.watch.tensors.declare(f"{name}.{key}", role, value, optimizer=self.name, like=parameter)
+                        self.watch._table.declare(f"{name}.{key}", role, value, optimizer=self.name, like=parameter)
 
             def current(item: Tuple[Any, str]) -> Any:  # looked up each time: load_state_dict puts others in their place
                 held = self.inner.state.get(item[0])
                 return held.get(item[1]) if held else None
 
-            self._state = Batch(self.watch.tensors, role, items, current, home=current, optimizer=self.name)
+            self._state = Batch(self.watch._table, role, items, current, home=current, optimizer=self.name)
         if self._state is not None:
             self._state.measure(made)
             self._state.let_go()
@@ -145,7 +145,7 @@ class OptimizerWatch:
                 return  # scaler.step() has seen to everything
             if len(arguments) > 1 and callable(arguments[1]) or keywords.get("closure") is not None:
                 return  # backward comes within the step
-            self.watch.before_plain_step(self)
+            self.watch._before_plain_step(self)
 
     def _after_step(self, _: Any, arguments: Any, keywords: Any) -> None:
         if self.watch.closed or self.watch._gone or torch.compiler.is_compiling():
@@ -154,8 +154,8 @@ class OptimizerWatch:
             return
         with self.watch._guard():
             if not self.measured:
-                self.watch.before_plain_step(self)
-            self.watch.after_plain_step(self)
+                self.watch._before_plain_step(self)
+            self.watch._after_plain_step(self)
         self.watch._deliver()
 
     def new_attempt(self) -> None:

@@ -147,14 +147,14 @@ class ScalerWatch:
     # -- what they mean ---------------------------------------------------------------------------------------------------------
 
     def _known(self, optimizer: Any) -> Optional[OptimizerWatch]:
-        mine = self.watch.optimizer_of(plain_optimizer(optimizer))
+        mine = self.watch._optimizer_of(plain_optimizer(optimizer))
         if mine is None or mine.scaler is not self:
             self.watch._unobservable(f"an optimizer ({type(optimizer).__name__}) that was not given to attach() with its scaler")
             return None
         return mine
 
     def _mine(self) -> List[OptimizerWatch]:
-        return [o for o in self.watch.optimizers if o.scaler is self]
+        return [o for o in self.watch._optimizers if o.scaler is self]
 
     def _before_scale(self, outputs: Any) -> None:
         self.active = True
@@ -187,7 +187,7 @@ class ScalerWatch:
             scaled = self._scale_calls > 0 or self._peeked
             mine.measure_gradients(made, self.scale_now() if scaled else UNSCALED)
             made.measure_device()
-            self.watch.look_at_parameters(mine)
+            self.watch._look_at_parameters(mine)
 
     def _before_step(self, mine: OptimizerWatch) -> None:
         mine.stepped = False
@@ -212,7 +212,7 @@ class ScalerWatch:
         if tensor is not None:
             self._before = scalar(tensor)
             if self._before is None:
-                on_gpu = self.watch.tensors.on_gpu(tensor.device)
+                on_gpu = self.watch._table.on_gpu(tensor.device)
                 if on_gpu:
                     made.observe_scaler_device(self.number, tensor.device.index, stream_of(tensor.device), before=tensor.data_ptr())
         for mine in self._mine():
@@ -232,7 +232,7 @@ class ScalerWatch:
             decided = float(sum(value for value in values if value is not None))
             made.observe_optimizer(self.number, mine.number, _NAN if sharded else decided, decided, outcome)
             return False
-        if found and self.watch.tensors.on_gpu(found[0].device):
+        if found and self.watch._table.on_gpu(found[0].device):
             at = getattr(found[0], "_local_tensor", found[0]).data_ptr()  # of several devices the first stands for all
             device = found[0].device
             made.observe_optimizer_device(self.number, mine.number, device.index, stream_of(device), None if sharded else at, at, outcome)
@@ -248,12 +248,12 @@ class ScalerWatch:
         if after is not None and self._before is not None:
             value = scalar(tracker) if tracker is not None else None
             made.observe_scaler(self.number, self._before, after, -1 if value is None else int(value))
-        elif tensor is not None and self.watch.tensors.on_gpu(tensor.device):
+        elif tensor is not None and self.watch._table.on_gpu(tensor.device):
             at = tracker.data_ptr() if tracker is not None and tracker.device == tensor.device else None
             made.observe_scaler_device(self.number, tensor.device.index, stream_of(tensor.device), after=tensor.data_ptr(),
                                        growth_tracker=at)
         if after is None or after != self._before:
-            self.watch.carried.scale_changed([o for o in self._mine() if id(o) not in self._stepped_at], self._before, after)
+            self.watch._carried.scale_changed([o for o in self._mine() if id(o) not in self._stepped_at], self._before, after)
         self._unscaled_only = {o for o in self._unscaled_at if o not in self._stepped_at}
         self._scale_calls = 0
         self._peeked = False
@@ -261,7 +261,7 @@ class ScalerWatch:
         self._unscaled_at.clear()
         self._updates += 1
         self.updated = True
-        self.watch.scaler_updated()
+        self.watch._scaler_updated()
 
     def _gradients_of(self, mine: OptimizerWatch) -> str:
         return f"{mine.gradient_count()} of {len(mine.parameters())} parameters of {mine.name} have a gradient"
@@ -290,7 +290,7 @@ class ScalerWatch:
             for one in self._mine():
                 if id(one) in self._stepped_at and not one.outcome_told:
                     self._tell_outcome(made, one)
-            self.watch.finish_attempt()
+            self.watch._finish_attempt()
 
     def scaled_and_not_unscaled(self, mine: OptimizerWatch) -> bool:
         """Whether gradients of the optimizer hold the scale, as far as the calls tell."""

@@ -30,13 +30,13 @@ _EVERY = {"parameter": 10, "optimizer_state": 10}
 
 
 class TorchWatch(Watch):
-    """What scalewatch.attach returns, which tells of its parameters: a Watch that follows the scaler and optimizers by itself. Used on the
-    thread that trains."""
+    """What scalewatch.attach returns, which tells of the parameters: a Watch that follows the scaler and optimizers by itself. Used on
+    the thread that trains. What of Watch is by hand (begin, observe, end, ...) may be called too, and adds to the open attempt."""
 
     def __init__(self, model: Any, optimizer: Any, scaler: Any, *, run: Optional[str], activations: Any, activation_gradients: bool,
                  every: Optional[Mapping[str, int]], scheduler: Any, grad_of: GradOf, rank: Optional[int], world_size: Optional[int],
                  **rest: Any) -> None:
-        self.models = Models(model)
+        self._models = Models(model)
         optimizers = [plain_optimizer(one) for one in listed(optimizer)]
         scalers = [one for one in listed(scaler) if one is not None]
         if len(scalers) > 1 and len(scalers) != len(optimizers):
@@ -48,27 +48,27 @@ class TorchWatch(Watch):
                 raise ValueError(f"every: a number of attempts (0 = never) by role, one of {', '.join(_ROLES)}")
         if grad_of is not None and not isinstance(grad_of, str) and not callable(grad_of):
             raise TypeError(f"grad_of: a name or a function, not {type(grad_of).__name__}")
-        given_objects = [root for _, root in self.models.roots] + optimizers + scalers
+        given_objects = [root for _, root in self._models.roots] + optimizers + scalers
         self._objects = frozenset(id(thing) for thing in given_objects)
         lifetime.replace(given_objects, None)
         rank, world_size = rank_and_world(rank, world_size)
         super().__init__(run, rank=rank, world_size=world_size, framework=f"pytorch {torch.__version__}", **rest)
         self._keep = given_objects  # so that their ids stay theirs
         self._every = every
-        self.grad_of = grad_of
+        self._grad_of = grad_of
         self._precision = Precision()
         self._losses = Losses()
-        self.carried = Carried(self)
+        self._carried = Carried(self)
         self._looked_at: Set[int] = set()
         self._was_training = True
-        self.ordered = False  # a forward pass has shown the order of things, or is not waited for any longer
+        self._ordered = False  # a forward pass has shown the order of things, or is not waited for any longer
         self._passes: Dict[int, int] = {}
         self._early: List[Any] = []  # misuse before there is an attempt to tell it with
-        self.names = Names(self.models, self.rank)
-        self.tensors = Tensors(self._unobservable)
-        self.tensors.position, self.tensors.copy_of, self.tensors.own_shard = self.names.position, self.names.copy_of, str(self.rank)
-        self.scalers: List[ScalerWatch] = []
-        self.optimizers: List[OptimizerWatch] = []
+        self._names = Names(self._models, self.rank)
+        self._table = Tensors(self._unobservable)
+        self._table.position, self._table.copy_of, self._table.own_shard = self._names.position, self._names.copy_of, str(self.rank)
+        self._scalers: List[ScalerWatch] = []
+        self._optimizers: List[OptimizerWatch] = []
         self._handles: List[Any] = []
         self._schedules: List[ScheduleWatch] = []
         self._parameters: Optional[Batch] = None
@@ -76,16 +76,16 @@ class TorchWatch(Watch):
         self._activations: Optional[Activations] = None
         try:
             for one, name in zip(scalers, names(scaler, len(scalers), "scaler")):
-                self.scalers.append(ScalerWatch(self, one, name))
+                self._scalers.append(ScalerWatch(self, one, name))
             for number, (one, name) in enumerate(zip(optimizers, names(optimizer, len(optimizers), "optimizer"))):
-                with_scaler = self.scalers[min(number, len(self.scalers) - 1)] if self.scalers else None
+                with_scaler = self._scalers[min(number, len(self._scalers) - 1)] if self._scalers else None
                 if with_scaler is not None and not with_scaler.enabled:
                     with_scaler = None
-                self.optimizers.append(OptimizerWatch(self, one, name, with_scaler))
-            for _, root in self.models.roots:
+                self._optimizers.append(OptimizerWatch(self, one, name, with_scaler))
+            for _, root in self._models.roots:
                 self._handles.append(root.register_forward_pre_hook(Hook(self._before_forward)))
                 self._handles.append(root.register_forward_hook(Hook(self._after_forward)))
-            self.models.watch_order(self._precision.look)
+            self._models.watch_order(self._precision.look)
             if activations:
                 self._activations = Activations(self, activations, activation_gradients)
             self._schedules = [ScheduleWatch(self, one) for one in listed(scheduler)]
@@ -95,16 +95,16 @@ class TorchWatch(Watch):
 
     # -- what there is ----------------------------------------------------------------------------------------------------------
 
-    def optimizer_of(self, optimizer: Any) -> Optional[OptimizerWatch]:
+    def _optimizer_of(self, optimizer: Any) -> Optional[OptimizerWatch]:
         """What watches the optimizer; None for one that was not given to attach()."""
-        return next((one for one in self.optimizers if one.optimizer is optimizer), None)
+        return next((one for one in self._optimizers if one.optimizer is optimizer), None)
 
     def _declare(self, made: native.Native) -> None:
         unscaled: Optional[int] = None
-        for scaler in self.scalers:
+        for scaler in self._scalers:
             if scaler.enabled:
                 scaler.number = made.add_scaler(scaler.name, "pytorch", scaler.parameters())
-        for one in self.optimizers:
+        for one in self._optimizers:
             if one.scaler is None:
                 if unscaled is None:
                     unscaled = made.add_scaler("none", "none", {})
@@ -115,19 +115,19 @@ class TorchWatch(Watch):
         for role, count in self._every.items():
             if count != 1:
                 made.add_sampling(native.ROLES[role], every=count or native.NEVER)
-        self.tensors.native = made
+        self._table.native = made
         # All that is known before the first attempt begins, for then the client makes room for it.
-        self.ordered = True
-        self.models.stop()
-        self.names.look()
-        held = {id(p): (n, p) for n, p in self.models.parameters()}
-        for one in self.optimizers:
+        self._ordered = True
+        self._models.stop()
+        self._names.look()
+        held = {id(p): (n, p) for n, p in self._models.parameters()}
+        for one in self._optimizers:
             one.declare_gradients()
             for parameter in one.parameters():
-                held.setdefault(id(parameter), (self.names.of(parameter, one), parameter))
-        self._parameters = Batch(self.tensors, native.ROLES["parameter"], list(held.values()), lambda p: p)
-        floating = [(name, buffer) for name, buffer in self.models.buffers() if dtype_of(buffer.dtype)]
-        self._buffers = Batch(self.tensors, native.ROLES["buffer"], floating, lambda b: b)
+                held.setdefault(id(parameter), (self._names.of(parameter, one), parameter))
+        self._parameters = Batch(self._table, native.ROLES["parameter"], list(held.values()), lambda p: p)
+        floating = [(name, buffer) for name, buffer in self._models.buffers() if dtype_of(buffer.dtype)]
+        self._buffers = Batch(self._table, native.ROLES["buffer"], floating, lambda b: b)
         for batch in (self._parameters, self._buffers):
             batch.prepare()
         if self._activations is not None:
@@ -144,9 +144,9 @@ class TorchWatch(Watch):
 
     def _started(self, seen: Optional[str] = None) -> native.Native:
         if self._native is None and not self.closed and not self._gone:
-            scaled = any(scaler.enabled for scaler in self.scalers)
-            self._compute_dtype = self._compute_dtype or self._precision.computes_in(self.models, scaled)
-            gpu = next((p.device for _, p in self.models.parameters() if p.device.type == "cuda"), None)
+            scaled = any(scaler.enabled for scaler in self._scalers)
+            self._compute_dtype = self._compute_dtype or self._precision.computes_in(self._models, scaled)
+            gpu = next((p.device for _, p in self._models.parameters() if p.device.type == "cuda"), None)
             if gpu is not None and self._options.get("gpu_uuid") is None:
                 uuid = getattr(torch.cuda.get_device_properties(gpu), "uuid", None)
                 self._options["gpu_uuid"] = None if uuid is None else f"GPU-{uuid}"
@@ -159,7 +159,7 @@ class TorchWatch(Watch):
             return
         with self._guard():
             self._precision.look()
-            if module.training and not self.ordered:
+            if module.training and not self._ordered:
                 passes = self._passes[id(module)] = self._passes.get(id(module), 0) + 1
                 if passes > 1:  # another micro-batch
                     self._started()
@@ -173,20 +173,20 @@ class TorchWatch(Watch):
     def _after_forward(self, module: torch.nn.Module, _: Any, output: Any) -> None:
         if torch.compiler.is_compiling() or self.closed or self._gone or not module.training:
             return
-        if not any(scaler.enabled for scaler in self.scalers):
+        if not any(scaler.enabled for scaler in self._scalers):
             loss = output.get("loss") if isinstance(output, dict) else getattr(output, "loss", None)
             if isinstance(loss, torch.Tensor) and loss.numel() == 1:
                 with self._guard():
                     self._losses.add(loss, mean=True)
 
     def add_loss(self, loss: torch.Tensor) -> None:
-        """A loss that backward runs from, of the open attempt: those of its micro-batches add up. scaler.scale(loss) tells it by
+        """loss: a one-element tensor, unscaled, that backward runs from, of the open attempt: those of its micro-batches add up. scaler.scale(loss) tells it by
         itself. On a GPU it is copied, and read once the copy is there."""
         with self._guard():
             self._losses.add(loss)
 
     def set_loss(self, loss: Any) -> None:
-        """The unscaled loss of the open attempt: a number or a one-element tensor. scaler.scale(loss) tells it by itself."""
+        """loss: the unscaled one of the open attempt: a number or a one-element tensor. scaler.scale(loss) tells it by itself."""
         with self._guard():
             self._losses.set(loss)
 
@@ -195,22 +195,22 @@ class TorchWatch(Watch):
             return super().observe(name, array, role, scale, forward_index)
         with self._guard():
             made = self._begin()
-            index = self.models.next_position() if (name, native.ROLES[role]) not in self.tensors.numbers and forward_index is None else 0
-            number = self.tensors.declare(name, native.ROLES[role], array, forward_index if forward_index is not None else index)
+            index = self._models.next_position() if (name, native.ROLES[role]) not in self._table.numbers and forward_index is None else 0
+            number = self._table.declare(name, native.ROLES[role], array, forward_index if forward_index is not None else index)
             if number is not None:
-                self.tensors.measure(made, number, array.detach(), Scale(scale), transient=True)
+                self._table.measure(made, number, array.detach(), Scale(scale), transient=True)
 
-    def scale_of_loss(self) -> Scale:
+    def _scale_of_loss(self) -> Scale:
         """What backward runs under now."""
-        active = [scaler for scaler in self.scalers if scaler.enabled and scaler.active]
+        active = [scaler for scaler in self._scalers if scaler.enabled and scaler.active]
         return active[-1].scale_now() if active else UNSCALED
 
-    def before_plain_step(self, mine: OptimizerWatch) -> None:
+    def _before_plain_step(self, mine: OptimizerWatch) -> None:
         """Moment A of an optimizer that steps by itself."""
         made = self._begin()
         scaler = mine.scaler
         if scaler is not None and scaler.active and scaler.scaled_and_not_unscaled(mine):
-            if mine.ever_scaled or len(self.optimizers) == 1:
+            if mine.ever_scaled or len(self._optimizers) == 1:
                 self.misuse("out_of_order", f"{mine.name}.step() was called itself, with gradients that still hold the scale: call "
                             "scaler.step(optimizer)")
         if not mine.measured:
@@ -220,7 +220,7 @@ class TorchWatch(Watch):
             mine.measure_gradients(made, scaler.scale_now() if scaler is not None and scaler.active else UNSCALED)
             made.measure_device()
 
-    def after_plain_step(self, mine: OptimizerWatch) -> None:
+    def _after_plain_step(self, mine: OptimizerWatch) -> None:
         """An optimizer has stepped by itself: without an active scaler the attempt ends."""
         made = self._begin()
         if mine.scaler is not None and mine.scaler.active:
@@ -230,26 +230,26 @@ class TorchWatch(Watch):
         if mine.scaler is None:
             made.observe_scaler(mine.scaler_number, 1.0, 1.0)
         made.observe_optimizer(mine.scaler_number, mine.number, outcome=native.APPLIED)
-        if not any(scaler.active for scaler in self.scalers):
-            self.finish_attempt()
+        if not any(scaler.active for scaler in self._scalers):
+            self._finish_attempt()
 
-    def scaler_updated(self) -> None:
+    def _scaler_updated(self) -> None:
         """The attempt ends with the last of the scalers that took part."""
-        if all(scaler.updated for scaler in self.scalers if scaler.active):
-            self.finish_attempt()
+        if all(scaler.updated for scaler in self._scalers if scaler.active):
+            self._finish_attempt()
 
-    def finish_attempt(self) -> None:
+    def _finish_attempt(self) -> None:
         """Moment C: what the step changed, and the end of the attempt."""
         made = self._begin()
         for batch in (self._parameters, self._buffers):
             if batch is not None:
                 batch.measure(made)
-        for one in self.optimizers:
+        for one in self._optimizers:
             one.measure_state(made)
         loss = self._losses.take()
         if loss is not None:
             made.set_loss(loss)
-        skipped = any(one.measured and one.scaler is not None and not one.stepped for one in self.optimizers)
+        skipped = any(one.measured and one.scaler is not None and not one.stepped for one in self._optimizers)
         for schedule in self._schedules:
             schedule.attempt_ended(skipped)
         if self._open:
@@ -257,14 +257,14 @@ class TorchWatch(Watch):
             made.end_attempt()
         if self._activations is not None:
             self._activations.attempt_ended()
-        for scaler in self.scalers:
+        for scaler in self._scalers:
             scaler.new_attempt()
-        for one in self.optimizers:
+        for one in self._optimizers:
             one.new_attempt()
 
     # -- wrong use --------------------------------------------------------------------------------------------------------------
 
-    def look_at_parameters(self, mine: OptimizerWatch) -> None:
+    def _look_at_parameters(self, mine: OptimizerWatch) -> None:
         """Once an optimizer: trainable parameters in fp16 under a scaler. Fused and sharded paths raise nothing."""
         if id(mine) in self._looked_at:
             return
@@ -277,12 +277,12 @@ class TorchWatch(Watch):
     # -- the end ----------------------------------------------------------------------------------------------------------------
 
     def _detach(self) -> None:
-        self.models.stop()
+        self._models.stop()
         for handle in self._handles:
             handle.remove()
         self._handles = []
-        self.carried.detach()
-        parts: List[Any] = [*self._schedules, *self.optimizers, *self.scalers]
+        self._carried.detach()
+        parts: List[Any] = [*self._schedules, *self._optimizers, *self._scalers]
         for part in parts:
             part.detach()
         if self._activations is not None:
