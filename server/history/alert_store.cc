@@ -90,7 +90,8 @@ std::vector<engine::AlertRow> SqliteStore::open_alerts(std::size_t limit) {
   return rows;
 }
 
-std::vector<engine::AlertRow> SqliteStore::list(const Filter& filter, const std::optional<Cursor>& after, std::size_t limit) {
+std::vector<engine::AlertRow> list_alerts(Connection& connection, const engine::AlertReader::Filter& filter,
+                                          const std::optional<engine::AlertReader::Cursor>& after, std::size_t limit) {
   std::int64_t states = 0;  // a bit each, so that one statement serves every choice
   for (const std::int32_t state : filter.states) {
     if (state >= 0 && state < 63) states |= std::int64_t{1} << state;
@@ -99,13 +100,18 @@ std::vector<engine::AlertRow> SqliteStore::list(const Filter& filter, const std:
   if (after) where += " AND (severity < ?3 OR (severity = ?3 AND (fired_ms < ?4 OR (fired_ms = ?4 AND id > ?5))))";
   if (filter.run_uid) where += " AND run_uid = ?6";
   where += " ORDER BY severity DESC, fired_ms DESC, id LIMIT ?7";
-  const Cursor from = after.value_or(Cursor{});
+  const auto from = after.value_or(engine::AlertReader::Cursor{});
   const std::string run_uid = filter.run_uid.value_or("");
-  ReadPool::Lease lease(readers_);
-  Query query(*lease, select_alerts(where), filter.min_severity, states, from.severity, from.fired_ms, from.id, run_uid, limit);
+  Query query(connection, select_alerts(where), filter.min_severity, states, from.severity, from.fired_ms, from.id, run_uid,
+              limit);
   std::vector<engine::AlertRow> rows;
   while (query.step()) rows.push_back(read_alert(query));
   return rows;
+}
+
+std::vector<engine::AlertRow> SqliteStore::list(const Filter& filter, const std::optional<Cursor>& after, std::size_t limit) {
+  ReadPool::Lease lease(readers_);
+  return list_alerts(*lease, filter, after, limit);
 }
 
 std::optional<engine::AlertRow> SqliteStore::find(const std::string& id) {

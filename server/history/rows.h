@@ -4,7 +4,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "server/engine/ports/alert_reader.h"
 #include "server/engine/ports/history_store.h"
 #include "server/history/sqlite.h"
 
@@ -29,6 +31,9 @@ engine::Incarnation incarnation_from(const std::string& bytes);
 // SELECT of an alert's columns, as read_alert takes them, with what follows FROM alerts.
 std::string select_alerts(std::string_view clauses);
 engine::AlertRow read_alert(const Query& query);
+// As engine::AlertReader::list, at the moment that the connection's transaction sees.
+std::vector<engine::AlertRow> list_alerts(Connection& connection, const engine::AlertReader::Filter& filter,
+                                          const std::optional<engine::AlertReader::Cursor>& after, std::size_t limit);
 
 // What is stored beside an outbox row to know its alert again: the CRC-32 of its key, its sink and its alert.
 std::int64_t outbox_crc(const engine::OutboxRow& row);

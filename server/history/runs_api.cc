@@ -3,7 +3,9 @@
 #include <google/protobuf/wire_format_lite.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/history/api_impl.h"
@@ -107,13 +109,21 @@ void Api::do_list_runs(const v1::ListRunsRequest& request, v1::ListRunsResponse&
 }
 
 void Api::do_get_run(const v1::GetRunRequest& request, v1::GetRunResponse& response) {
-  const StoredRun run = run_named(request.run());
+  // All of one moment: between two, an alert could change its state and be in neither list, or in both.
+  std::optional<ReadPool::Lease> lease(std::in_place, pool_);
+  std::optional<StoredRun> found = find_stored_run(**lease, request.run());
+  if (!found) {
+    lease.reset();  // one at a time
+    found = run_named(request.run());
+    lease.emplace(pool_);
+  }
+  const StoredRun& run = *found;
   response = overview_of(run.row);
   response.clear_findings();
   const auto add = [&](std::vector<std::int32_t> states) {
     const engine::AlertReader::Filter filter{run.row.run_uid, std::move(states), 0};
     for (const auto& row :
-         store_.list(filter, std::nullopt, static_cast<std::size_t>(kMaxFindings - response.findings_size()))) {
+         list_alerts(**lease, filter, std::nullopt, static_cast<std::size_t>(kMaxFindings - response.findings_size()))) {
       v1::Alert alert;
       if (!alert.ParseFromString(row.alert)) continue;  // damaged: verify tells; the others are worth showing
       *response.add_findings() = std::move(*alert.mutable_finding());
@@ -122,8 +132,7 @@ void Api::do_get_run(const v1::GetRunRequest& request, v1::GetRunResponse& respo
   add({v1::ALERT_STATE_UNSPECIFIED, v1::ALERT_STATE_PENDING, v1::ALERT_STATE_FIRING, v1::ALERT_STATE_ACKNOWLEDGED,
        v1::ALERT_STATE_SILENCED});
   add({v1::ALERT_STATE_RESOLVED});
-  ReadPool::Lease lease(pool_);
-  read_optimizers(*lease, run.id, run.row.segment, response);
+  read_optimizers(**lease, run.id, run.row.segment, response);
 }
 
 StoredRun Api::run_named(const std::string& name_or_uid) {

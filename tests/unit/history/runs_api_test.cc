@@ -1,4 +1,8 @@
 // Runs by RPC: order, paging, filters, findings, and what an unknown name or a bad field is told.
+#include <atomic>
+#include <map>
+#include <thread>
+
 #include "scalewatch/v1/alerts.pb.h"
 #include "tests/unit/history/api_fixture.h"
 
@@ -6,7 +10,9 @@ namespace scalewatch::history {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::Gt;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 class RunsApi : public ApiTest {
  protected:
@@ -104,6 +110,33 @@ TEST_F(RunsApi, GetRunJoinsOverviewAndFindingsOpenAndWorstFirst) {
   store_->commit(batch);
   ASSERT_TRUE(api_->get_run(request, response).ok());
   EXPECT_EQ(response.findings_size(), 2);
+}
+
+TEST_F(RunsApi, GetRunIsOfOneMoment) {
+  add_run("a", v1::SEVERITY_WARNING, 900);
+  v1::Alert alert;
+  alert.mutable_finding()->set_id("x");
+  const auto turn = [&](std::int64_t times) {
+    const auto state = times % 2 == 0 ? v1::ALERT_STATE_RESOLVED : v1::ALERT_STATE_FIRING;
+    engine::CommitBatch batch;
+    batch.alerts.push_back({"x", "uid-a", "Rule", v1::SEVERITY_WARNING, state, 10, 10 + times, alert.SerializeAsString()});
+    store_->commit(batch);
+  };
+  turn(0);
+  std::atomic<bool> done{false};
+  std::thread writer([&] {
+    for (std::int64_t times = 1; times <= 500; ++times) turn(times);
+    done = true;
+  });
+  v1::GetRunRequest request;
+  request.set_run("a");
+  std::map<int, int> answers;  // by how many findings they hold
+  while (!done) {
+    v1::GetRunResponse response;
+    if (api_->get_run(request, response).ok()) ++answers[response.findings_size()];
+  }
+  writer.join();
+  EXPECT_THAT(answers, ElementsAre(Pair(1, Gt(0))));
 }
 
 TEST_F(RunsApi, UnknownRunsAreToldTheNearest) {
