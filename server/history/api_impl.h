@@ -13,6 +13,7 @@
 #include "server/history/history_api.h"
 #include "server/history/report_reader.h"
 #include "server/history/rows.h"
+#include "server/history/segment_cover.h"
 
 namespace scalewatch::history {
 
@@ -38,6 +39,7 @@ class Api final : public engine::HistoryApi {
     v1::TopTensorsRequest::By by = v1::TopTensorsRequest::BY_UNSPECIFIED;
     v1::Role role = v1::ROLE_UNSPECIFIED;
     std::size_t limit = 0;
+    bool records = true;  // false: only which ones; their attempt and worst record are not looked for
     ReportRange range;
   };
   // A tensor that leads.
@@ -47,8 +49,10 @@ class Api final : public engine::HistoryApi {
     std::uint64_t attempt = 0;
     Measured worst;
   };
-  // The tensors that lead, best first. `reached`: from where it was read when the time did not last for all.
-  std::vector<Top> leading(const Ask& ask, const Catalog& catalog, Reading& reading, std::uint64_t& reached);
+  // The tensors that lead, best first. `cover` of the range. `reached`: from where it was read when the time did not last for
+  // all.
+  std::vector<Top> leading(const Ask& ask, const Catalog& catalog, const SegmentCover& cover, Reading& reading,
+                           std::uint64_t& reached);
 
   // A range of attempts that exists.
   struct Span {

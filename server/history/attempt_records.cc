@@ -15,6 +15,7 @@ const std::vector<Catalog::Slot>* slots_of(const Catalog& catalog, std::int64_t 
 }  // namespace
 
 void AttemptRecords::add(const RankReports& reports) {
+  if (merges_.empty()) merges_.resize(std::min(end_, catalog_.tensors.size()) - begin_);
   // A regular report's record stands before that of a retrospective one.
   std::unordered_set<std::uint32_t> before;
   std::unordered_set<std::uint32_t> now;
@@ -26,7 +27,7 @@ void AttemptRecords::add(const RankReports& reports) {
       const auto tensor = (*slots)[id].tensor;
       return tensor != Catalog::kNone && tensor >= begin_ && tensor < end_;
     };
-    StoredRecords::Ids ids{UINT32_MAX, 0};
+    TensorIds ids{UINT32_MAX, 0};
     for (std::uint32_t id = 0; id < slots->size(); ++id) {
       if (wanted(id)) ids = {std::min(ids.first, id), id};
     }
@@ -34,8 +35,9 @@ void AttemptRecords::add(const RankReports& reports) {
     stored_.for_each(stored, ids, numel_of, [&](std::uint32_t id, const Measured& measured) {
       if (id >= slots->size() || !wanted(id) || before.contains(id)) return;
       const auto& slot = (*slots)[id];
-      if (merges_[slot.tensor].empty()) touched_.push_back(slot.tensor);
-      merges_[slot.tensor].add(stored.rank, slot.shard, measured);
+      RankMerge& merge = merges_[slot.tensor - begin_];
+      if (merge.empty()) touched_.push_back(slot.tensor);
+      merge.add(stored.rank, slot.shard, measured);
       if (reports.size() > 1) now.insert(id);
     });
     before.merge(now);
@@ -50,7 +52,7 @@ std::vector<std::uint32_t> AttemptRecords::present() const {
 }
 
 void AttemptRecords::clear() {
-  for (const auto tensor : touched_) merges_[tensor].clear();
+  for (const auto tensor : touched_) merges_[tensor - begin_].clear();
   touched_.clear();
 }
 

@@ -66,7 +66,6 @@ void Api::do_get_attempt(const v1::GetAttemptRequest& request, v1::GetAttemptRes
   std::size_t window = size + 1;
   for (bool more = true; more; window *= 8) {
     summary.Clear();
-    records.clear();
     octaves.clear();
     records.only(begin, begin + window);
     ReportReader(reading, *catalog, deadline()).read(range, [&](const RankReports& reports) {

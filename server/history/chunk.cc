@@ -163,18 +163,6 @@ void put_seal(std::string& blob) {
   put_u32(crc, &blob[blob.size() - sizeof crc]);
 }
 
-// A frame is read alone and often: four times as fast as a CRC, and sees every change of a few bits as well.
-std::uint32_t check_of(std::string_view bytes) {
-  std::uint64_t hash = 0xcbf29ce484222325U ^ bytes.size();
-  for (std::size_t i = 0; i < bytes.size(); i += sizeof hash) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, bytes.data() + i, std::min(sizeof word, bytes.size() - i));
-    hash = (hash ^ word) * 0x9e3779b97f4a7c15U;
-    hash ^= hash >> 32U;
-  }
-  return static_cast<std::uint32_t>(hash);
-}
-
 // Of a blob whose content ends at `end`.
 Seal seal_at(std::string_view blob, std::size_t end) {
   std::uint32_t crc = 0;
@@ -193,6 +181,18 @@ void for_column(const PackedColumn& column, std::size_t count, const Put& put) {
 }
 
 }  // namespace
+
+// A frame is read alone and often: four times as fast as a CRC, and sees every change of a few bits as well.
+std::uint32_t check_of(std::string_view bytes) {
+  std::uint64_t hash = 0xcbf29ce484222325U ^ bytes.size();
+  for (std::size_t i = 0; i < bytes.size(); i += sizeof hash) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data() + i, std::min(sizeof word, bytes.size() - i));
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15U;
+    hash ^= hash >> 32U;
+  }
+  return static_cast<std::uint32_t>(hash);
+}
 
 float rounded_up(double value) {
   const auto near = static_cast<float>(value);
@@ -330,7 +330,7 @@ std::optional<Measured> FrameView::at(std::size_t place) const {
                 numel_);
 }
 
-void FrameView::read(Need need, TensorRows& out) const {
+void FrameView::read_places(TensorRows& out) const {
   out.places.clear();
   if (presence_.empty()) {
     for (std::size_t place = 0; place < reports_; ++place) out.places.push_back(static_cast<std::uint8_t>(place));
@@ -341,6 +341,25 @@ void FrameView::read(Need need, TensorRows& out) const {
       }
     }
   }
+}
+
+void FrameView::read(TensorRows& out) const {
+  read_places(out);
+  std::array<std::array<std::uint64_t, kMaxColumn>, kRecordColumns> values;
+  for (std::size_t column = 0; column < kRecordColumns; ++column) {
+    if ((mask_ >> column & 1U) != 0) columns_[column].unpack(std::span(values[column]).first(records_));
+  }
+  out.rows.clear();
+  for (std::size_t i = 0; i < records_; ++i) {
+    out.rows.push_back(
+        gather([&](std::size_t column,
+                   std::uint64_t otherwise) { return (mask_ >> column & 1U) != 0 ? values[column][i] : otherwise; },
+               numel_));
+  }
+}
+
+void FrameView::read(Need need, TensorRows& out) const {
+  read_places(out);
   out.rows.assign(records_, Measured{});
   const auto take = [&](std::size_t column, const auto& put) {
     if ((mask_ >> column & 1U) != 0) for_column(columns_[column], records_, put);
@@ -461,54 +480,90 @@ void SummariesView::each(std::size_t column, std::size_t count, const Put& put) 
   if (has(column)) for_column(columns_[column], count, put);
 }
 
-void SummariesView::read(Need need, std::span<TensorSummary> out) const {
-  const std::size_t count = std::min(out.size(), tensors_);
-  TensorSummary blank;
-  blank.records = static_cast<std::uint32_t>(reports_);
-  // What is ranked by shares and norms has finite elements, or they are 0.
-  blank.total.record.numel = std::numeric_limits<std::uint64_t>::max();
-  std::fill(out.begin(), out.end(), blank);
-  for (std::size_t i = count; i < out.size(); ++i) out[i].records = 0;
-  each(kRecords, count, [&](std::size_t i, std::uint64_t bits) { out[i].records = static_cast<std::uint32_t>(bits); });
-  const auto take_count = [&](std::size_t column, std::uint64_t Record::*field) {
-    each(column, count, [&](std::size_t i, std::uint64_t bits) { out[i].total.record.*field = bits; });
+void SummariesView::bound(Need need, bool cut, std::span<ScoreBound> bounds) const {
+  const std::size_t count = std::min(bounds.size(), tensors_);
+  std::array<std::uint64_t, kMaxColumn> records;
+  std::fill_n(records.begin(), count, reports_);
+  each(kRecords, count, [&](std::size_t i, std::uint64_t bits) { records[i] = bits; });
+  const auto lift = [&](std::size_t i, double value, bool exact) {
+    if (records[i] == 0) return;
+    double& known = exact && !cut ? bounds[i].exact : bounds[i].most;
+    known = std::max(known, value);
   };
-  const auto take_extremes = [&] {
-    each(kMin, count, [&](std::size_t i, std::uint64_t bits) { out[i].total.record.min = float_of(bits); });
-    each(kMax, count, [&](std::size_t i, std::uint64_t bits) { out[i].total.record.max = float_of(bits); });
+  std::array<float, kMaxColumn> absmax;
+  const auto take_absmax = [&] {
+    std::fill_n(absmax.begin(), count, kAbsent);
+    each(kMax, count, [&](std::size_t i, std::uint64_t bits) { absmax[i] = float_of(bits); });
+    each(kMin, count, [&](std::size_t i, std::uint64_t bits) { absmax[i] = std::max(-float_of(bits), absmax[i]); });
   };
   switch (need) {
-    case Need::kHeadroom:
+    case Need::kHeadroom: {
       if (has(kHeadroom)) {
         each(kHeadroom, count, [&](std::size_t i, std::uint64_t bits) {
-          if (const double octaves = double_of(bits); std::isfinite(octaves)) out[i].headroom = octaves;
+          if (const double octaves = double_of(bits); std::isfinite(octaves)) lift(i, -octaves, true);
         });
         return;
       }
-      take_extremes();
-      each(kTarget, count, [&](std::size_t i, std::uint64_t bits) { out[i].total.target = static_cast<DType>(bits); });
+      take_absmax();
+      each(kTarget, count, [&](std::size_t i, std::uint64_t bits) {
+        ScoreBound& bound = bounds[i];
+        const auto target = static_cast<DType>(bits);
+        if (!cut && target == bound.target && absmax[i] <= bound.peak) return;
+        Measured peak;
+        peak.record.max = absmax[i];
+        peak.record.min = -absmax[i];
+        peak.target = target;
+        const auto octaves = headroom_of(peak);
+        if (!octaves) return;
+        if (!cut && records[i] != 0 && -*octaves > bound.exact) {
+          bound.peak = absmax[i];
+          bound.target = target;
+        }
+        lift(i, -*octaves, true);
+      });
+      return;
+    }
+    case Need::kMagnitude: {
+      take_absmax();
+      std::array<double, kMaxColumn> scale;
+      std::array<bool, kMaxColumn> several{};
+      std::fill_n(scale.begin(), count, 1.0);
+      each(kScale, count, [&](std::size_t i, std::uint64_t bits) { scale[i] = double_of(bits); });
+      // Each is the scale of the whole unless there are several.
+      for (const std::size_t column : {kScaleLow, kScaleHigh}) {
+        each(column, count, [&](std::size_t i, std::uint64_t bits) { several[i] = several[i] || double_of(bits) != scale[i]; });
+      }
+      // Values under several scales were divided as floats.
+      constexpr double kSlack = 1 + 1e-6;
       for (std::size_t i = 0; i < count; ++i) {
-        if (out[i].records > 0) out[i].headroom = headroom_of(out[i].total);
+        if (!std::isnan(absmax[i])) lift(i, absmax[i] / scale[i] * (several[i] ? kSlack : 1), !several[i]);
       }
       return;
-    case Need::kMagnitude:
-      take_extremes();
-      each(kScale, count, [&](std::size_t i, std::uint64_t bits) { out[i].total.scale = double_of(bits); });
-      for (std::size_t i = 0; i < count; ++i) out[i].scale_low = out[i].scale_high = out[i].total.scale;
-      each(kScaleLow, count, [&](std::size_t i, std::uint64_t bits) { out[i].scale_low = double_of(bits); });
-      each(kScaleHigh, count, [&](std::size_t i, std::uint64_t bits) { out[i].scale_high = double_of(bits); });
+    }
+    case Need::kNonFinite: {
+      std::array<std::uint64_t, kMaxColumn> sum{};
+      for (const std::size_t column : {kNanCount, kPosInf, kNegInf}) {
+        each(column, count, [&](std::size_t i, std::uint64_t bits) { sum[i] += bits; });
+      }
+      for (std::size_t i = 0; i < count; ++i) {
+        if (records[i] == 0 || sum[i] == 0) continue;
+        double& known = cut ? bounds[i].most : bounds[i].exact;
+        known = std::max(known, 0.0) + static_cast<double>(sum[i]);
+      }
       return;
-    case Need::kNonFinite:
-      take_count(kNanCount, &Record::nan);
-      take_count(kPosInf, &Record::pos_inf);
-      take_count(kNegInf, &Record::neg_inf);
-      return;
+    }
     case Need::kUnderflow:
-      each(kUnderflow, count, [&](std::size_t i, std::uint64_t bits) { out[i].underflow = float_of(bits); });
+      each(kUnderflow, count, [&](std::size_t i, std::uint64_t bits) {
+        if (const float share = float_of(bits); share > 0) lift(i, share, true);
+      });
       return;
-    case Need::kNorm:
-      each(kNorm, count, [&](std::size_t i, std::uint64_t bits) { out[i].norm = float_of(bits); });
+    case Need::kNorm: {
+      // A norm of 0 may be that of records without finite elements, which have none.
+      std::array<float, kMaxColumn> norm{};
+      each(kNorm, count, [&](std::size_t i, std::uint64_t bits) { norm[i] = float_of(bits); });
+      for (std::size_t i = 0; i < count; ++i) lift(i, norm[i], norm[i] > 0);
       return;
+    }
   }
 }
 

@@ -56,6 +56,9 @@ struct TensorRows {
   std::vector<Measured> rows;        // as many
 };
 
+// What ends a frame: of all before it.
+std::uint32_t check_of(std::string_view bytes);
+
 // Appends a tensor's frame. `numel`: of one measurement, by the table. `reports`: of the stretch.
 void write_frame(const TensorRows& rows, std::size_t reports, std::uint64_t numel, std::string& out);
 
@@ -68,10 +71,14 @@ class FrameView {
   bool open(std::string_view bytes, std::size_t reports, std::uint64_t numel);
   // The record of the report at `place`; absent when it has none.
   [[nodiscard]] std::optional<Measured> at(std::size_t place) const;
-  // All records, each with only what it takes to score() it by `need`; the rest is as in an empty one.
+  // All records.
+  void read(TensorRows& out) const;
+  // The same, each with only what it takes to score() it by `need`; the rest is as in an empty one.
   void read(Need need, TensorRows& out) const;
 
  private:
+  void read_places(TensorRows& out) const;
+
   std::array<PackedColumn, kRecordColumns> columns_;
   std::size_t records_ = 0;
   std::string_view presence_;  // empty: every report has a record
@@ -83,6 +90,16 @@ class FrameView {
 // The summaries of a chunk, packed across its tensors. `numels` as for write_frame, one a tensor.
 std::string write_summaries(std::span<const TensorSummary> tensors, std::size_t reports, std::span<const std::uint64_t> numels);
 
+// What summaries tell of a tensor's score (see scores.h; larger leads) without its records.
+struct ScoreBound {
+  static constexpr double kNone = -std::numeric_limits<double>::infinity();
+  double exact = kNone;  // largest of those that tell it exactly; of non-finite elements their sum
+  double most = kNone;   // of the others: no record has more, and all together no more than this sum
+  float peak =
+      std::numeric_limits<float>::quiet_NaN();  // absmax and target behind `exact`, of headroom: a smaller one has no less
+  DType target = DType::kUnspecified;
+};
+
 class SummariesView {
  public:
   bool open(std::string_view bytes, std::size_t reports);
@@ -90,8 +107,8 @@ class SummariesView {
   [[nodiscard]] std::uint32_t records(std::size_t tensor) const;
   // `numel` of one measurement, by the table.
   [[nodiscard]] TensorSummary at(std::size_t tensor, std::uint64_t numel) const;
-  // All of them, each with only its number of records and what it takes to bound its score by `need`. As many as `out` has.
-  void read(Need need, std::span<TensorSummary> out) const;
+  // Adds what they tell to the first tensors' bounds. `cut`: some of the records don't count.
+  void bound(Need need, bool cut, std::span<ScoreBound> bounds) const;
 
  private:
   static constexpr std::size_t kExtra = 8;

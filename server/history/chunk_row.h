@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "server/history/chunk.h"
+#include "server/history/score_groups.h"
 #include "server/history/sqlite.h"
 
 namespace scalewatch::history {
@@ -17,6 +18,7 @@ struct ChunkRow {
   std::uint32_t block = 0;  // ids from 64 * block
   std::string frames;
   std::string summaries;
+  std::vector<std::string> scores;  // 16 tensors each
   std::uint64_t records = 0;
   // Over all of its records; absmax of stored values divided by their scale.
   std::optional<double> absmax_max;
@@ -31,8 +33,8 @@ struct ChunkRow {
 // Makes a chunk of its tensors' records. Pure; not thread-safe.
 class ChunkBuilder {
  public:
-  // `tensors`: at most kChunkTensors; `reports`: of the stretch.
-  ChunkBuilder(std::uint32_t block, std::size_t tensors, std::size_t reports);
+  // `tensors`: at most kChunkTensors; `attempts`: of the stretch's reports.
+  ChunkBuilder(std::uint32_t block, std::size_t tensors, std::span<const std::uint64_t> attempts);
   // Once for each tensor. `numel` of one measurement, by the table; `name` by the table too.
   void set(std::size_t tensor, const TensorRows& rows, std::uint64_t numel, std::string_view name);
   // Without records in it there is nothing to write.
@@ -41,7 +43,10 @@ class ChunkBuilder {
  private:
   ChunkRow row_;
   const std::size_t reports_;
+  std::vector<std::uint8_t> groups_;  // of each report; counted in the stretch
+  std::vector<GroupScores> scores_;   // of one tensor
   std::vector<std::string> frames_;
+  std::vector<std::string> score_frames_;
   std::vector<TensorSummary> summaries_;
   std::vector<std::uint64_t> numels_;
 };
@@ -55,8 +60,10 @@ struct StretchPlace {
   std::uint64_t last = 0;
 };
 
-// Both replace what is there.
+// These replace what is there.
+// The chunk with its scores.
 void write_chunk(Connection& writer, const StretchPlace& place, const ChunkRow& chunk);
+void write_scores(Connection& writer, const StretchPlace& place, const ChunkRow& chunk);
 void write_summary(Connection& writer, const StretchPlace& place, const ChunkRow& chunk);
 
 }  // namespace scalewatch::history

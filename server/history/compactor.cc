@@ -273,7 +273,10 @@ void Compactor::compact(std::int64_t stream, Stream& state, bool idle) {
     write_(WriteClass::kCompaction, [&](Connection& writer) {
       for (std::size_t i = begin; i < chunks.size(); ++i) write_chunk(writer, {stream, state.next}, chunks[i]);
     });
-    for (; begin < chunks.size(); ++begin) std::string().swap(chunks[begin].frames);
+    for (; begin < chunks.size(); ++begin) {
+      std::string().swap(chunks[begin].frames);
+      std::vector<std::string>().swap(chunks[begin].scores);
+    }
     bytes = 0;
   };
   builder.chunks([&](ChunkRow chunk) {

@@ -20,4 +20,11 @@ inline std::int64_t summary_key(std::int64_t stream, std::int64_t block, std::in
   return stream << 40 | block << 20 | number;
 }
 
+// Of a tensor's scores; ids beyond kMaxScored have none.
+inline constexpr std::uint32_t kScoreTensors = 16;  // of a row
+inline constexpr std::uint32_t kMaxScored = (1U << 24) - 1;
+inline std::int64_t scores_key(std::int64_t stream, std::int64_t number, std::uint32_t id) {
+  return stream << 40 | number << 20 | id / kScoreTensors;
+}
+
 }  // namespace scalewatch::history

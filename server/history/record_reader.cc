@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "cuda/record/format.h"
@@ -73,20 +74,35 @@ int position(const v1::RecordBlock& block, std::uint32_t id) {
   return found != block.ids().end() && *found == id ? static_cast<int>(found - block.ids().begin()) : -1;
 }
 
+// Where in a block these tensors are: from, and to before. Ids rise within a block.
+std::pair<std::uint32_t, std::uint32_t> within(const v1::RecordBlock& block, TensorIds ids) {
+  const std::uint32_t size = records_of(block);
+  if (!block.ids().empty()) {
+    const auto first = std::lower_bound(block.ids().begin(), block.ids().end(), ids.first);
+    const auto last = std::upper_bound(first, block.ids().end(), ids.last);
+    return {static_cast<std::uint32_t>(first - block.ids().begin()), static_cast<std::uint32_t>(last - block.ids().begin())};
+  }
+  const auto index_of = [&](std::uint64_t id) {
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>(size, id > block.first_id() ? id - block.first_id() : 0));
+  };
+  return {index_of(ids.first), index_of(std::uint64_t{ids.last} + 1)};
+}
+
 }  // namespace
 
 void for_each_record(const v1::Report& report, const NumelOf& numel_of,
-                     const std::function<void(std::uint32_t id, const Measured&)>& visit) {
+                     const std::function<void(std::uint32_t id, const Measured&)>& visit, TensorIds ids) {
   std::vector<Measured> records;
   for (const auto& block : report.blocks()) {
-    const int size = size_of(block);
-    const auto id_of = [&](int index) {
-      return block.ids().empty() ? block.first_id() + static_cast<std::uint32_t>(index) : block.ids(index);
-    };
+    const auto [begin, end] = within(block, ids);
     records.clear();
-    for (int i = 0; i < size; ++i) dense_record(block, i, numel_of(id_of(i)), records.emplace_back());
-    sparse_part(block, [&](std::uint32_t index) { return index < records.size() ? &records[index] : nullptr; });
-    for (int i = 0; i < size; ++i) visit(id_of(i), records[static_cast<std::size_t>(i)]);
+    for (std::uint32_t i = begin; i < end; ++i) {
+      dense_record(block, static_cast<int>(i), numel_of(id_at(block, i)), records.emplace_back());
+    }
+    sparse_part(block, [&, from = begin](std::uint32_t index) {
+      return index >= from && index - from < records.size() ? &records[index - from] : nullptr;
+    });
+    for (std::uint32_t i = begin; i < end; ++i) visit(id_at(block, i), records[i - begin]);
   }
 }
 

@@ -16,9 +16,15 @@ namespace scalewatch::history {
 // Elements of one measurement of the tensor with this id, by the incarnation's table.
 using NumelOf = std::function<std::uint64_t(std::uint32_t id)>;
 
-// Calls `visit` for every record of a report, in the order of its blocks.
+// Ids of tensors, both ends inclusive.
+struct TensorIds {
+  std::uint32_t first = 0;
+  std::uint32_t last = UINT32_MAX;
+};
+
+// Calls `visit` for every record of these tensors in a report, in the order of its blocks.
 void for_each_record(const v1::Report& report, const NumelOf& numel_of,
-                     const std::function<void(std::uint32_t id, const Measured&)>& visit);
+                     const std::function<void(std::uint32_t id, const Measured&)>& visit, TensorIds ids = {});
 
 // The record of one tensor; absent when the report has none.
 std::optional<Measured> find_record(const v1::Report& report, std::uint32_t id, std::uint64_t numel);

@@ -11,13 +11,16 @@ namespace scalewatch::history {
 
 namespace {
 
-// Attempts gathered into points of equal width.
+// Attempts gathered into points of equal width, but for this: of wide ones, what is stored as one sum goes whole into the point
+// where it begins, for a point tells which attempts it is of.
 class Points final : public ScalerSink {
  public:
   Points(std::uint32_t scaler, std::uint64_t first, std::uint64_t width, v1::GetScalerHistoryResponse& response)
       : scaler_(scaler), first_(first), width_(width), response_(response) {}
 
-  bool takes_point(std::uint64_t first, std::uint64_t last) override { return number(first) == number(last); }
+  bool takes_point(std::uint64_t first, std::uint64_t last) override {
+    return number(first) == number(last) || width_ >= kWide;
+  }
   void point(const v1::ScalerPoint& later) override {
     auto& point = at(later.first_attempt());
     add_to_point(later, point);
@@ -26,6 +29,8 @@ class Points final : public ScalerSink {
   void attempt(const StoredScaler& row) override { add_to_point(row, at(row.attempt)); }
 
  private:
+  static constexpr std::uint64_t kWide = 4 * kScalerBucket;
+
   [[nodiscard]] std::uint64_t number(std::uint64_t attempt) const { return (attempt - first_) / width_; }
   v1::ScalerPoint& at(std::uint64_t attempt) {
     if (response_.points().empty() || number(attempt) != current_) response_.add_points()->set_scaler(scaler_);

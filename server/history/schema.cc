@@ -296,6 +296,17 @@ CREATE TABLE IF NOT EXISTS shared_floors (
 ) WITHOUT ROWID;
 )sql";
 
+// Made likewise. A server that does not know scores makes none; those of chunks that it lets go are gone with them.
+constexpr const char* kScores = R"sql(
+CREATE TABLE IF NOT EXISTS scores (
+  id INTEGER PRIMARY KEY,            -- stream << 40 | stretch number << 20 | tensor id / 16
+  frames BLOB NOT NULL               -- FORMAT.md: Scores
+);
+CREATE TRIGGER IF NOT EXISTS scores_go AFTER DELETE ON chunks WHEN old.id & 1048575 < 262144 BEGIN
+  DELETE FROM scores WHERE id BETWEEN old.id + (old.id & 1048575) * 3 AND old.id + (old.id & 1048575) * 3 + 3;
+END;
+)sql";
+
 // Columns of the outbox that came later, without a version of their own: a server that does not know them sends no less.
 void add_outbox_columns(Connection& connection) {
   if (connection.scalar("SELECT count(*) FROM pragma_table_info('outbox') WHERE name = 'given_up_ms'") == 0) {
@@ -344,7 +355,8 @@ void prepare_schema(Connection& connection, const std::string& path) {
   if (empty && application == 0) {
     connection.execute(kFileLayout);
     connection.execute(kEveryOpen);
-    for (const char* part : {kSchema, kChunks, kViews, kSeal, kSilences, kStoreState, kShared}) connection.execute(part);
+    for (const char* part : {kSchema, kChunks, kViews, kSeal, kSilences, kStoreState, kShared, kScores})
+      connection.execute(part);
     add_outbox_columns(connection);
     return;
   }
@@ -361,6 +373,7 @@ void prepare_schema(Connection& connection, const std::string& path) {
   connection.execute(kSilences);
   connection.execute(kStoreState);
   connection.execute(kShared);
+  connection.execute(kScores);
   add_outbox_columns(connection);
 }
 

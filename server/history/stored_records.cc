@@ -6,7 +6,6 @@
 #include "server/history/api_error.h"
 #include "server/history/keys.h"
 #include "server/history/older_reading.h"
-#include "server/history/record_reader.h"
 #include "server/history/report_reader.h"
 #include "server/history/seal.h"
 
@@ -147,14 +146,14 @@ std::optional<Measured> StoredRecords::find(const StoredReport& report, std::uin
   return find_record(*parsed, id, numel);
 }
 
-void StoredRecords::for_each(const StoredReport& report, Ids ids, const Numel& numel,
+void StoredRecords::for_each(const StoredReport& report, TensorIds ids, const Numel& numel,
                              const std::function<void(std::uint32_t, const Measured&)>& visit) {
   if (report.older > 0) {
     for (const auto& [id, measured] : reading_.older()->records(report)) visit(id, measured);
     return;
   }
   if (const v1::Report* parsed = payload(report)) {
-    for_each_record(*parsed, numel, visit);
+    for_each_record(*parsed, numel, visit, ids);
     return;
   }
   const StretchRow* stretch = stretch_of(report);

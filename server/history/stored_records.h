@@ -11,6 +11,7 @@
 #include "scalewatch/v1/ingest.pb.h"
 #include "server/history/chunk.h"
 #include "server/history/reading.h"
+#include "server/history/record_reader.h"
 #include "server/history/stretch.h"
 
 namespace scalewatch::history {
@@ -45,13 +46,8 @@ class StoredRecords {
   const v1::Report* payload(const StoredReport& report);
   // A tensor's record. Absent: the report has none, or it was thinned to summaries.
   std::optional<Measured> find(const StoredReport& report, std::uint32_t id, std::uint64_t numel);
-  // Ids of tensors, both ends inclusive.
-  struct Ids {
-    std::uint32_t first = 0;
-    std::uint32_t last = UINT32_MAX;
-  };
   // A report's records; from chunks in rising order of ids, else of blocks. At least those of `ids`, and only these are sought.
-  void for_each(const StoredReport& report, Ids ids, const Numel& numel,
+  void for_each(const StoredReport& report, TensorIds ids, const Numel& numel,
                 const std::function<void(std::uint32_t, const Measured&)>& visit);
   // The frame of a tensor over a stretch, valid until the next call; null when it has none.
   const FrameView* frame(const StretchRow& stretch, std::uint32_t id, std::uint64_t numel);

@@ -190,7 +190,7 @@ void StretchBuilder::chunks(const std::function<void(ChunkRow)>& take) {
   TensorRows rows;
   for (std::uint32_t begin = 0; begin < ids; begin += kChunkTensors) {
     const std::size_t count = std::min<std::size_t>(kChunkTensors, ids - begin);
-    ChunkBuilder builder(begin / kChunkTensors, count, reports_.size());
+    ChunkBuilder builder(begin / kChunkTensors, count, attempts_);
     for (std::uint32_t i = 0; i < count; ++i) {
       const std::uint32_t id = begin + i;
       const std::uint64_t numel = id < table_.size() ? table_[id].numel : 0;

@@ -161,18 +161,10 @@ void TensorSeries::read_piece(const Part& part, Sink& sink) {
     if (piece.summary.first < stretch.reports && first >= part.attempts.first) sink.summary(first, last, piece.summary);
     return;
   }
-  if (const auto need = sink.need()) {
-    frame->read(*need, rows_);
-    for (std::size_t i = 0; i < rows_.rows.size(); ++i) {
-      const std::uint64_t attempt = stretch.attempt(rows_.places[i]);
-      if (attempt >= part.attempts.first && attempt <= part.attempts.last) sink.record(attempt, rows_.rows[i]);
-    }
-    return;
-  }
-  for (std::size_t place = 0; place < stretch.reports; ++place) {
-    const std::uint64_t attempt = stretch.attempt(place);
-    if (attempt < part.attempts.first || attempt > part.attempts.last) continue;
-    if (const auto measured = frame->at(place)) sink.record(attempt, *measured);
+  frame->read(rows_);
+  for (std::size_t i = 0; i < rows_.rows.size(); ++i) {
+    const std::uint64_t attempt = stretch.attempt(rows_.places[i]);
+    if (attempt >= part.attempts.first && attempt <= part.attempts.last) sink.record(attempt, rows_.rows[i]);
   }
 }
 
@@ -186,42 +178,6 @@ void TensorSeries::read_pieces(const ReportRange& range, Sink& sink) {
     if (!sink.wants(piece.summary)) continue;
     read_piece({{std::max(piece.attempts.first, range.first), std::min(piece.attempts.last, range.last)}, &piece}, sink);
   }
-}
-
-bool TensorSeries::read_pieces(std::vector<TensorSeries>& series, const ReportRange& range,
-                               const std::function<Sink&(std::size_t)>& sink, const std::function<bool()>& late) {
-  constexpr std::size_t kLook = 256;  // pieces between two looks at the clock
-  struct At {
-    std::int64_t chunk = 0;
-    std::uint32_t id = 0;
-    std::size_t series = 0;
-    std::size_t piece = 0;
-  };
-  std::vector<At> all;
-  for (std::size_t i = 0; i < series.size(); ++i) {
-    auto& one = series[i];
-    one.pieces_.clear();
-    for (const auto& holder : holders(one.catalog_, one.tensor_, range.rank)) {
-      for (const auto& [id, numel] : holder.ids) one.load_pieces(range, holder.stream, holder.rank, id, numel);
-    }
-    for (std::size_t p = 0; p < one.pieces_.size(); ++p) {
-      const Piece& piece = one.pieces_[p];
-      if (sink(i).wants(piece.summary)) {
-        all.push_back({chunk_key(piece.stream, piece.number, piece.id / kChunkTensors), piece.id, i, p});
-      }
-    }
-    if (late()) return false;
-  }
-  std::sort(all.begin(), all.end(),
-            [](const At& a, const At& b) { return a.chunk != b.chunk ? a.chunk < b.chunk : a.id < b.id; });
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (i % kLook == kLook - 1 && late()) return false;
-    auto& one = series[all[i].series];
-    const Piece& piece = one.pieces_[all[i].piece];
-    one.read_piece({{std::max(piece.attempts.first, range.first), std::min(piece.attempts.last, range.last)}, &piece},
-                   sink(all[i].series));
-  }
-  return true;
 }
 
 std::optional<std::uint64_t> TensorSeries::read(const ReportRange& range, std::chrono::steady_clock::time_point deadline,

@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <vector>
 
@@ -21,8 +20,6 @@ class TensorSeries {
   class Sink {
    public:
     virtual ~Sink() = default;
-    // What is read of records: all of it, or only what this takes.
-    virtual std::optional<Need> need() { return std::nullopt; }
     // Is a stretch with this summary worth reading?
     virtual bool wants(const TensorSummary&) { return true; }
     // May what lies from one attempt to another come as one summary?
@@ -39,10 +36,6 @@ class TensorSeries {
   std::optional<std::uint64_t> read(const ReportRange& range, std::chrono::steady_clock::time_point deadline, Sink& sink);
   // Of each stream's stretches alone, newest first, without merging.
   void read_pieces(const ReportRange& range, Sink& sink);
-  // The same of many tensors, each into its sink, in the order in which chunks lie in the file: neighbours share pages. False,
-  // and the rest is not read, once `late` says so.
-  static bool read_pieces(std::vector<TensorSeries>& series, const ReportRange& range,
-                          const std::function<Sink&(std::size_t)>& sink, const std::function<bool()>& late);
 
  private:
   // A stretch of one stream with records of the tensor.

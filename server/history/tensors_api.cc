@@ -118,33 +118,38 @@ void Api::do_list_tensors(const v1::ListTensorsRequest& request, v1::ListTensors
 
 namespace {
 
-// Attempts gathered into points of equal width.
+// Attempts gathered into points of equal width, but for this: of wide ones, what is stored as one summary goes whole into the
+// point where it begins, for a point tells which attempts it is of.
 class Points final : public TensorSeries::Sink {
  public:
   Points(std::uint64_t first, std::uint64_t width, v1::GetTensorHistoryResponse& response)
       : first_(first), width_(width), response_(response) {}
   ~Points() { close(); }
 
-  bool takes_summary(std::uint64_t first, std::uint64_t last) override { return number(first) == number(last); }
-  void summary(std::uint64_t first, std::uint64_t last, const TensorSummary& summary) override { add(first, last, summary); }
+  bool takes_summary(std::uint64_t first, std::uint64_t last) override {
+    return number(first) == number(last) || width_ >= kWide;
+  }
+  void summary(std::uint64_t first, std::uint64_t last, const TensorSummary& summary) override {
+    begin(first);
+    sum_.records == 0 ? void(sum_ = summary) : sum_.add(summary);
+    last_attempt_ = last;
+  }
   void record(std::uint64_t attempt, const Measured& measured) override {
-    TensorSummary one;
-    one.add(0, measured);
-    add(attempt, attempt, one);
+    begin(attempt);
+    sum_.add(0, measured);
+    last_attempt_ = attempt;
   }
 
  private:
+  static constexpr std::uint64_t kWide = 4 * kStretchReports;
+
   [[nodiscard]] std::uint64_t number(std::uint64_t attempt) const { return (attempt - first_) / width_; }
 
-  void add(std::uint64_t first, std::uint64_t last, const TensorSummary& more) {
-    if (sum_.records > 0 && number(first) != number(last_attempt_)) close();
-    if (sum_.records == 0) {
-      first_attempt_ = first;
-      sum_ = more;
-    } else {
-      sum_.add(more);
-    }
-    last_attempt_ = last;
+  // What begins at this attempt follows.
+  void begin(std::uint64_t attempt) {
+    if (sum_.records > 0 && number(attempt) != number_) close();
+    if (sum_.records == 0) first_attempt_ = attempt;
+    number_ = number(attempt);
   }
 
   void close() {
@@ -165,6 +170,7 @@ class Points final : public TensorSeries::Sink {
   v1::GetTensorHistoryResponse& response_;
   std::uint64_t first_attempt_ = 0;
   std::uint64_t last_attempt_ = 0;
+  std::uint64_t number_ = 0;  // of the point
   TensorSummary sum_;
 };
 

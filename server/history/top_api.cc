@@ -23,13 +23,11 @@ constexpr std::uint64_t kDefaultAttempts = 100;
 // The records that lead so far, by position in the catalog.
 class Leaders {
  public:
-  Leaders(By::By by, std::size_t tensors) : by_(by), leaders_(tensors) {}
+  Leaders(By::By by, std::size_t tensors) : by_(by), leaders_(tensors), bounds_(tensors) {}
 
   struct Leader {
     std::optional<double> best;
     double sum = 0;
-    double bound = 0;  // of what was not read record by record; with `bounded`
-    bool bounded = false;
     std::uint64_t attempt = 0;
     Measured worst;
   };
@@ -45,25 +43,34 @@ class Leaders {
     leader.attempt = attempt;
     leader.worst = measured;
   }
-  void take_bound(std::uint32_t tensor, double bound) {
-    Leader& leader = leaders_[tensor];
-    leader.bound = adds(by_) ? leader.bound + bound : leader.bounded ? std::max(leader.bound, bound) : bound;
-    leader.bounded = true;
+  // Of what was not read record by record.
+  void take_bound(std::uint32_t tensor, const ScoreBound& more) {
+    ScoreBound& bound = bounds_[tensor];
+    const auto join = [&](double a, double b) { return adds(by_) && a > 0 && b > 0 ? a + b : std::max(a, b); };
+    bound.exact = join(bound.exact, more.exact);
+    bound.most = join(bound.most, more.most);
   }
   // At least what the tensor is ranked by.
   [[nodiscard]] std::optional<double> most(std::uint32_t tensor) const {
-    const Leader& leader = leaders_[tensor];
+    const ScoreBound& bound = bounds_[tensor];
     if (adds(by_)) {
-      const double all = leader.sum + leader.bound;
+      const double all = leaders_[tensor].sum + std::max(bound.exact, 0.0) + std::max(bound.most, 0.0);
       return all > 0 ? std::optional(all) : std::nullopt;
     }
-    if (!leader.bounded) return leader.best;
-    return leader.best ? std::max(*leader.best, leader.bound) : leader.bound;
+    const double all = std::max({leaders_[tensor].best.value_or(ScoreBound::kNone), bound.exact, bound.most});
+    return all > ScoreBound::kNone ? std::optional(all) : std::nullopt;
   }
-  [[nodiscard]] std::optional<double> exact(std::uint32_t tensor) const {
-    const Leader& leader = leaders_[tensor];
-    if (!leader.best) return std::nullopt;
-    return adds(by_) ? leader.sum : *leader.best;
+  // Whether the tensor's records must be read before most() is what it is ranked by. `records`: also for which one leads.
+  [[nodiscard]] bool is_open(std::uint32_t tensor, bool records) const {
+    const ScoreBound& bound = bounds_[tensor];
+    if (records) return std::max(bound.exact, bound.most) > ScoreBound::kNone;
+    const double known = std::max(leaders_[tensor].best.value_or(ScoreBound::kNone), bound.exact);
+    return adds(by_) ? bound.most > 0 : bound.most > known;
+  }
+  // Its records are read next: what they tell stands for the bounds.
+  void close(std::uint32_t tensor, bool records) {
+    bounds_[tensor].most = ScoreBound::kNone;
+    if (records || adds(by_)) bounds_[tensor].exact = ScoreBound::kNone;
   }
   Leader& operator[](std::uint32_t tensor) { return leaders_[tensor]; }
   [[nodiscard]] std::size_t size() const { return leaders_.size(); }
@@ -71,6 +78,7 @@ class Leaders {
  private:
   const By::By by_;
   std::vector<Leader> leaders_;
+  std::vector<ScoreBound> bounds_;
 };
 
 // A tensor's records within stretches, where they may beat what leads.
@@ -111,33 +119,41 @@ engine::Status Api::top_tensors(const v1::TopTensorsRequest& request, v1::TopTen
 namespace {
 
 // Bounds of all tensors from the summaries of stretches that overlap the range.
-void take_summaries(Reading& reading, const Catalog& catalog, By::By by, v1::Role role, const SegmentCover& cover,
-                    Leaders& leaders) {
-  std::map<std::int64_t, std::vector<const SegmentCover::Stretch*>> by_stream;
-  for (const auto& stretch : cover.stretches) by_stream[stretch.stream].push_back(&stretch);
+void take_summaries(Reading& reading, const Catalog& catalog, By::By by, v1::Role role, const ReportRange& range,
+                    const SegmentCover& cover, Leaders& leaders) {
+  struct Use {
+    std::int64_t number = 0;
+    bool cut = false;  // not all of its records count
+  };
+  std::map<std::int64_t, std::vector<Use>> by_stream;
+  for (const auto& stretch : cover.stretches) {
+    const bool cut =
+        stretch.attempts.first < range.first || stretch.attempts.last > range.last || touches(stretch.attempts, cover.merged);
+    if (cut && without(stretch.attempts, cover.merged).empty()) continue;
+    by_stream[stretch.stream].push_back({stretch.number, cut});
+  }
   SummariesView view;
-  std::array<TensorSummary, kChunkTensors> summaries;
-  for (auto& [stream, stretches] : by_stream) {
+  std::array<ScoreBound, kChunkTensors> bounds;
+  for (auto& [stream, uses] : by_stream) {
     const auto& slots = *catalog.streams.at(stream).slots;
-    std::vector<std::int64_t> numbers;
-    for (const auto* stretch : stretches) {
-      if (!without(stretch->attempts, cover.merged).empty()) numbers.push_back(stretch->number);
-    }
-    std::sort(numbers.begin(), numbers.end());
-    if (numbers.empty()) continue;
-    for (std::uint32_t block = 0; block * kChunkTensors < slots.size(); ++block) {
+    const auto before = [](const Use& a, const Use& b) { return a.number < b.number; };
+    std::sort(uses.begin(), uses.end(), before);
+    for (std::uint32_t begin = 0; begin < slots.size(); begin += kChunkTensors) {
+      const std::int64_t block = begin / kChunkTensors;
+      bounds.fill({});
       Query rows(reading.connection(), "SELECT id, reports, tensors FROM summaries WHERE id BETWEEN ? AND ?",
-                 summary_key(stream, block, numbers.front()), summary_key(stream, block, numbers.back()));
+                 summary_key(stream, block, uses.front().number), summary_key(stream, block, uses.back().number));
       while (rows.step()) {
-        if (!std::binary_search(numbers.begin(), numbers.end(), rows.i64(0) & kMaxStretch)) continue;
-        if (!view.open(rows.view(2), static_cast<std::size_t>(rows.i64(1)))) continue;
-        view.read(need_of(by), summaries);
-        for (std::uint32_t i = 0; i < view.tensors() && block * kChunkTensors + i < slots.size(); ++i) {
-          const auto& slot = slots[block * kChunkTensors + i];
-          if (slot.tensor == Catalog::kNone || summaries[i].records == 0) continue;
-          if (role != v1::ROLE_UNSPECIFIED && catalog.tensors[slot.tensor].info.role() != role) continue;
-          if (const auto bound = score_bound(by, summaries[i])) leaders.take_bound(slot.tensor, *bound);
-        }
+        const Use key{rows.i64(0) & kMaxStretch};
+        const auto use = std::lower_bound(uses.begin(), uses.end(), key, before);
+        if (use == uses.end() || use->number != key.number) continue;
+        if (view.open(rows.view(2), static_cast<std::size_t>(rows.i64(1)))) view.bound(need_of(by), use->cut, bounds);
+      }
+      for (std::uint32_t i = 0; i < kChunkTensors && begin + i < slots.size(); ++i) {
+        const auto tensor = slots[begin + i].tensor;
+        if (tensor == Catalog::kNone) continue;
+        if (role != v1::ROLE_UNSPECIFIED && catalog.tensors[tensor].info.role() != role) continue;
+        leaders.take_bound(tensor, bounds[i]);
       }
     }
   }
@@ -145,12 +161,12 @@ void take_summaries(Reading& reading, const Catalog& catalog, By::By by, v1::Rol
 
 }  // namespace
 
-std::vector<Api::Top> Api::leading(const Ask& ask, const Catalog& catalog, Reading& reading, std::uint64_t& reached) {
+std::vector<Api::Top> Api::leading(const Ask& ask, const Catalog& catalog, const SegmentCover& covered, Reading& reading,
+                                   std::uint64_t& reached) {
   Leaders leaders(ask.by, catalog.tensors.size());
   StoredRecords stored(reading);
   AttemptRecords records(catalog, stored);
   ReportReader reader(reading, catalog, deadline());
-  const SegmentCover covered = cover(reading, catalog, ask.range);
   reached = ask.range.first;
   bool whole = true;
   const OlderReading* const older = reading.older(ask.range.run, ask.range.segment);
@@ -202,7 +218,7 @@ std::vector<Api::Top> Api::leading(const Ask& ask, const Catalog& catalog, Readi
   }
   SegmentCover chunks = covered;
   std::erase_if(chunks.stretches, [&](const auto& stretch) { return stretch.attempts.last < reached; });
-  take_summaries(reading, catalog, ask.by, ask.role, chunks, leaders);
+  take_summaries(reading, catalog, ask.by, ask.role, ask.range, chunks, leaders);
 
   // From the one that may lead on, until what is left can't.
   std::vector<std::uint32_t> order;
@@ -212,8 +228,8 @@ std::vector<Api::Top> Api::leading(const Ask& ask, const Catalog& catalog, Readi
   std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return *leaders.most(a) > *leaders.most(b); });
   std::vector<std::uint32_t> found;
   const auto better = [&](auto a, auto b) {
-    const double first = *leaders.exact(a);
-    const double second = *leaders.exact(b);
+    const double first = *leaders.most(a);
+    const double second = *leaders.most(b);
     return first != second ? first > second : a < b;
   };
   ReportRange range = ask.range;
@@ -223,20 +239,21 @@ std::vector<Api::Top> Api::leading(const Ask& ask, const Catalog& catalog, Readi
       // Those that follow promise no more, and of equal ones the first in forward order leads.
       const auto last = found[ask.limit - 1];
       const double most = *leaders.most(tensor);
-      if (most < *leaders.exact(last) || (most == *leaders.exact(last) && tensor > last)) break;
+      if (most < *leaders.most(last) || (most == *leaders.most(last) && tensor > last)) break;
     }
-    if (leaders[tensor].bounded) {
+    if (leaders.is_open(tensor, ask.records)) {
+      leaders.close(tensor, ask.records);
       Verify verify(ask.by, tensor, covered.merged, leaders);
       TensorSeries(reading, catalog, tensor).read_pieces(range, verify);
     }
-    if (!leaders.exact(tensor)) continue;
+    if (!leaders.most(tensor)) continue;
     // Equal ones stay in forward order.
     found.insert(std::upper_bound(found.begin(), found.end(), tensor, better), tensor);
   }
   found.resize(std::min(found.size(), ask.limit));
   std::vector<Top> top;
   for (const auto tensor : found) {
-    top.push_back({tensor, *leaders.exact(tensor), leaders[tensor].attempt, leaders[tensor].worst});
+    top.push_back({tensor, *leaders.most(tensor), leaders[tensor].attempt, leaders[tensor].worst});
   }
   return top;
 }
@@ -253,8 +270,9 @@ void Api::do_top_tensors(const v1::TopTensorsRequest& request, v1::TopTensorsRes
   }
   const auto catalog = catalogs_.get(run.id, span->segment);
   std::uint64_t reached = 0;
-  const auto leading_ones = leading({request.by(), request.role(), limit, {run.id, span->segment, span->first, span->last, {}}},
-                                    *catalog, reading, reached);
+  const ReportRange range{run.id, span->segment, span->first, span->last, {}};
+  const auto leading_ones =
+      leading({request.by(), request.role(), limit, true, range}, *catalog, cover(reading, *catalog, range), reading, reached);
   response.mutable_range()->set_segment(span->segment);
   response.mutable_range()->set_first(reached);
   response.mutable_range()->set_last(span->last);

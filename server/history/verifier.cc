@@ -166,7 +166,11 @@ std::optional<ChunkRow> Verifier::read_chunk(const Stretch& stretch, std::uint32
   std::memcpy(&first, blob.data(), sizeof first);
   const std::size_t count = first / kOffsetBytes - 1;
   if (count > kChunkTensors) return std::nullopt;
-  ChunkBuilder builder(block, count, stretch.place.reports);
+  // A list that can't be read is told of before: without it there is all but the scores.
+  auto attempts = read_attempts(stretch.attempts, stretch.place.reports);
+  const bool known = !attempts.empty();
+  attempts.resize(stretch.place.reports);
+  ChunkBuilder builder(block, count, attempts);
   FrameView view;
   TensorRows rows;
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -176,16 +180,13 @@ std::optional<ChunkRow> Verifier::read_chunk(const Stretch& stretch, std::uint32
     rows.rows.clear();
     if (const auto bytes = frame_of(blob, i); !bytes.empty()) {
       if (!view.open(bytes, stretch.place.reports, tensor.numel)) return std::nullopt;
-      for (std::size_t place = 0; place < stretch.place.reports; ++place) {
-        if (const auto measured = view.at(place)) {
-          rows.places.push_back(static_cast<std::uint8_t>(place));
-          rows.rows.push_back(*measured);
-        }
-      }
+      view.read(rows);
     }
     builder.set(i, rows, tensor.numel, tensor.name);
   }
-  return builder.finish();
+  ChunkRow chunk = builder.finish();
+  if (!known) chunk.scores.clear();
+  return chunk;
 }
 
 std::optional<ChunkRow> Verifier::rebuilt(const Stretch& stretch, std::uint32_t block) {
@@ -265,6 +266,7 @@ void Verifier::check_block(const Stretch& stretch, std::uint32_t block, const st
     }
   }
   result_.records += chunk->records;
+  check_scores(stretch, *chunk, what);
   std::vector<std::uint64_t> numels;
   for (std::size_t i = 0; i < static_cast<std::uint8_t>(chunk->summaries.empty() ? 0 : chunk->summaries.front()); ++i) {
     const std::size_t id = std::size_t{block} * kChunkTensors + i;
@@ -277,6 +279,20 @@ void Verifier::check_block(const Stretch& stretch, std::uint32_t block, const st
   if (repair_) write_summary(connection_, place, *chunk);
   fault(what + (has_summary ? ": the summary does not tell what the chunk holds" : ": the summary is missing"),
         repair_ ? "made anew from the chunk" : "");
+}
+
+void Verifier::check_scores(const Stretch& stretch, const ChunkRow& chunk, const std::string& what) {
+  const std::size_t groups = groups_of(read_attempts(stretch.attempts, stretch.place.reports)).size();
+  bool same = true;
+  for (std::size_t i = 0; i < chunk.scores.size(); ++i) {
+    Query row(connection_, "SELECT frames FROM scores WHERE id = ?",
+              scores_key(stretch.place.stream, stretch.place.number,
+                         chunk.block * kChunkTensors + static_cast<std::uint32_t>(i) * kScoreTensors));
+    same = same && (!row.step() || same_scores(row.view(0), chunk.scores[i], groups));
+  }
+  if (same) return;
+  if (repair_) write_scores(connection_, stretch.place, chunk);
+  fault(what + ": the scores do not tell what the chunk holds", repair_ ? "made anew from the chunk" : "");
 }
 
 void Verifier::check_tables() {

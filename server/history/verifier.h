@@ -38,6 +38,8 @@ class Verifier {
   void check_stretch(const Stretch& stretch);
   void check_attempts(const Stretch& stretch, const std::string& where);
   void check_block(const Stretch& stretch, std::uint32_t block, const std::string& where);
+  // That scores say what the chunk does; those that an older server did not make are no fault.
+  void check_scores(const Stretch& stretch, const ChunkRow& chunk, const std::string& what);
   // Removes a chunk that can't be read; an empty one stays where its summary stands for it.
   void give_up(const Stretch& stretch, std::uint32_t block, bool summary_stays);
   // Tables of tensors; run before what needs them.

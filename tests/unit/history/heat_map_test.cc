@@ -1,7 +1,12 @@
 // The heat map: the worst of each group of attempts, from rows and from chunks alike.
 #include <cmath>
 
+#include "server/history/heat_map.h"
+#include "server/history/keys.h"
+#include "server/history/maintenance.h"
+#include "server/history/score_groups.h"
 #include "tests/unit/history/api_fixture.h"
+#include "tests/unit/history/questions.h"
 
 namespace scalewatch::history {
 namespace {
@@ -50,6 +55,152 @@ TEST_F(HeatMap, ShowsTheWorstOfEachColumnFromRowsAndFromChunks) {
     EXPECT_EQ(counts.rows(0).cells(20), 6);
     EXPECT_TRUE(std::isnan(counts.rows(0).cells(19)));
   }
+}
+
+TEST(HeatColumns, AreWholeGroupsWhereTheyAreAsWideAsOne) {
+  const auto is = [](std::uint64_t first, std::uint64_t last, std::size_t most) {
+    const auto columns = heat_columns(first, last, most);
+    EXPECT_LE(columns.count, most);
+    EXPECT_LE(columns.first, first);
+    EXPECT_LT(first, columns.first + columns.width);
+    EXPECT_LT(last, columns.first + columns.width * columns.count);
+    return std::vector<std::uint64_t>{columns.first, columns.width, columns.count};
+  };
+  using Shape = std::vector<std::uint64_t>;
+  EXPECT_EQ(is(1, 10'000, 500), (Shape{1, 20, 500}));
+  EXPECT_EQ(is(1, 300, 30), (Shape{1, 10, 30}));
+  EXPECT_EQ(is(4, 303, 30), (Shape{1, 20, 16}));  // 31 groups
+  EXPECT_EQ(is(4, 303, 31), (Shape{1, 10, 31}));
+  EXPECT_EQ(is(4, 303, 50), (Shape{4, 6, 50}));
+  EXPECT_EQ(is(7, 7, 100), (Shape{7, 1, 1}));
+}
+
+TEST(Scores, AGroupHoldsTheWorstOfItsRecords) {
+  Measured measured;
+  measured.record.numel = 100;
+  measured.record.min = -3;
+  measured.record.max = 2;
+  measured.record.sum_sq = 50;
+  measured.target = DType::kFp16;
+  measured.scale = 4;
+  GroupScores group;
+  group.add(measured);
+  EXPECT_EQ(group.shown(By::BY_HEADROOM), -*score(By::BY_HEADROOM, measured));
+  // Less headroom by another target, a larger magnitude under another scale, one subnormal, three non-finite.
+  Measured small = measured;
+  small.record.min = -2;
+  small.target = DType::kE4m3fn;
+  small.scale = 0.5;
+  small.record.subnormal = 1;
+  small.record.nan = 2;
+  small.record.pos_inf = 1;
+  group.add(small);
+  Measured empty;
+  empty.record.nan = empty.record.numel = 7;
+  group.add(empty);
+  EXPECT_EQ(group.shown(By::BY_HEADROOM), -*score(By::BY_HEADROOM, small));
+  EXPECT_EQ(group.shown(By::BY_ABSMAX), 4);
+  EXPECT_EQ(group.shown(By::BY_NORM), *score(By::BY_NORM, small));
+  EXPECT_EQ(group.shown(By::BY_UNDERFLOW), *score(By::BY_UNDERFLOW, small));
+  EXPECT_EQ(group.shown(By::BY_NON_FINITE), 10);
+  EXPECT_TRUE(std::isnan(GroupScores().shown(By::BY_NORM)));
+  EXPECT_TRUE(std::isnan(GroupScores().shown(By::BY_NON_FINITE)));
+
+  std::string frame;
+  write_scores(std::vector<GroupScores>{GroupScores(), group}, frame);
+  std::vector<double> shown;
+  for (int by = 0; by <= By::BY_NORM; ++by) {
+    ASSERT_TRUE(read_scores(frame, 2, static_cast<By::By>(by), shown));
+    EXPECT_TRUE(std::isnan(shown[0]));
+    EXPECT_EQ(shown[1], group.shown(static_cast<By::By>(by))) << by;
+  }
+  EXPECT_FALSE(read_scores(frame, 3, By::BY_NORM, shown));
+  for (std::size_t bit = 0; bit < frame.size() * 8; ++bit) {
+    std::string flipped = frame;
+    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
+    EXPECT_FALSE(read_scores(flipped, 2, By::BY_NORM, shown)) << "bit " << bit;
+  }
+}
+
+// A run in chunks, and the file beside the server.
+class ScoresOfAFile : public ::testing::Test {
+ protected:
+  ScoresOfAFile() {
+    StoreOptions options;
+    options.compaction.thread = false;
+    store_ = SqliteStore::open(dir_.path, options);
+    for (auto batch : one_rank(3, 400)) {
+      std::erase_if(batch.reports, [](const auto& report) { return report.retrospective; });
+      store_->commit(batch);
+    }
+    store_->compactor().run_now(true);
+    file_ = std::make_unique<Connection>((dir_.path / "history.db").string(), SQLITE_OPEN_READWRITE);
+  }
+  std::string pictures() {
+    const auto api = make_history_api(*store_);
+    std::string all;
+    for (int by = 0; by <= By::BY_NORM; ++by) {
+      v1::GetHeatMapRequest request;
+      request.set_run("alpha");
+      request.set_by(static_cast<By::By>(by));
+      request.set_max_columns(30);
+      v1::GetHeatMapResponse response;
+      EXPECT_TRUE(api->get_heat_map(request, response).ok());
+      EXPECT_FALSE(response.truncated());
+      EXPECT_EQ(response.column_attempts() % kGroupAttempts, 0U);
+      all += response.DebugString();
+    }
+    return all;
+  }
+  Verified verify(bool repair) {
+    store_.reset();
+    file_.reset();
+    return verify_folder(dir_.path, repair, [](double) { return true; });
+  }
+
+  TempDir dir_;
+  std::unique_ptr<SqliteStore> store_;
+  std::unique_ptr<Connection> file_;
+};
+
+TEST_F(ScoresOfAFile, PicturesAreReadFromSummariesAndScoresAlone) {
+  const std::string expected = pictures();
+  file_->execute("UPDATE chunks SET frames = x''; DELETE FROM payloads");
+  EXPECT_TRUE(pictures() == expected);
+}
+
+TEST_F(ScoresOfAFile, AFileOfAnOlderServerHasNoneAndShowsTheSame) {
+  const std::string expected = pictures();
+  file_->execute("DELETE FROM scores WHERE id % 3 <> 0");
+  EXPECT_TRUE(pictures() == expected);
+  file_->execute("DROP TRIGGER scores_go; DROP TABLE scores");
+  store_.reset();
+  store_ = SqliteStore::open(dir_.path);
+  EXPECT_TRUE(pictures() == expected);
+  EXPECT_EQ(verify(false).faults_found, 0U);
+}
+
+TEST_F(ScoresOfAFile, DamagedOnesAreNotShownAndMadeAnew) {
+  const std::string expected = pictures();
+  file_->execute(
+      "UPDATE scores SET frames = substr(frames, 1, 90) || x'55' || substr(frames, 92) WHERE id % 1048576 = 1;"
+      "UPDATE scores SET frames = x'' WHERE id % 1048576 = 4");
+  EXPECT_TRUE(pictures() == expected);
+  const auto found = verify(true);
+  EXPECT_GT(found.faults_found, 1U);
+  EXPECT_EQ(found.faults_left, 0U);
+  EXPECT_NE(found.faults.front().what.find("the scores do not tell what the chunk holds"), std::string::npos);
+  EXPECT_EQ(verify(false).faults_found, 0U);
+}
+
+TEST_F(ScoresOfAFile, GoWithTheirChunks) {
+  const auto left = [&] { return file_->scalar("SELECT count(*) FROM scores"); };
+  const std::int64_t all = left();
+  file_->execute("DELETE FROM chunks WHERE id & 1048575 = 1");  // tensors 64 to 127
+  EXPECT_EQ(left(), all - 4 * file_->scalar("SELECT count(*) FROM stretches"));
+  EXPECT_EQ(file_->scalar("SELECT count(*) FROM scores WHERE id & 1048575 BETWEEN 4 AND 7"), 0);
+  file_->execute("DELETE FROM chunks");
+  EXPECT_EQ(left(), 0);
 }
 
 }  // namespace

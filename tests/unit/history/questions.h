@@ -127,14 +127,17 @@ inline std::string answers(engine::HistoryApi& api) {
       ask(request, v1::TopTensorsResponse(), &engine::HistoryApi::top_tensors);
     }
   }
-  for (const auto& [first, last] : {std::pair{0, 0}, {25, 250}}) {
-    v1::GetHeatMapRequest request;
-    request.set_run("alpha");
-    request.set_max_tensors(12);
-    request.set_max_columns(9);
-    request.mutable_range()->set_first(first);
-    request.mutable_range()->set_last(last);
-    ask(request, v1::GetHeatMapResponse(), &engine::HistoryApi::get_heat_map);
+  for (int by = 0; by <= v1::TopTensorsRequest::BY_NORM; ++by) {
+    for (const auto& [first, last] : {std::pair{0, 0}, {25, 250}, {131, 160}}) {
+      v1::GetHeatMapRequest request;
+      request.set_run("alpha");
+      request.set_by(static_cast<v1::TopTensorsRequest::By>(by));
+      request.set_max_tensors(12);
+      request.set_max_columns(9);
+      request.mutable_range()->set_first(first);
+      request.mutable_range()->set_last(last);
+      ask(request, v1::GetHeatMapResponse(), &engine::HistoryApi::get_heat_map);
+    }
   }
   v1::ListTensorsRequest list;
   list.set_run("alpha");

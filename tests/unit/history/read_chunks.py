@@ -3,7 +3,9 @@
     read_chunks.py history.db TENSOR_ID...
 
 Prints a line a record: name attempt numel nan pos_inf min max sum sum_sq subnormal scale. The table's numel is 1000.
+Fails unless their scores say what these records do.
 """
+import math
 import sqlite3
 import struct
 import sys
@@ -86,6 +88,66 @@ def frame(data, reports):
         yield place, row
 
 
+SCORE_KINDS = [FLOAT, DOUBLE, INTEGER, FLOAT, FLOAT, FLOAT, INTEGER]
+
+
+def float32(value, up=False):
+    near = struct.unpack("<f", struct.pack("<f", value))[0]
+    if up and near < value:
+        near = struct.unpack("<f", struct.pack("<I", struct.unpack("<I", struct.pack("<f", near))[0] + 1))[0]
+    return near
+
+
+def stored_scores(data, groups):
+    """Rows of columns, a group each."""
+    assert struct.unpack("<I", data[-4:])[0] == check(data[:-4])
+    data = Bytes(data[:-4])
+    mask = data.varint()
+    columns = {c: column(data, groups, SCORE_KINDS[c]) for c in range(7) if mask >> c & 1}
+    assert data.at == len(data.data) and mask < 1 << 7
+    rows = []
+    for i in range(groups):
+        row = [columns[c][i] if c in columns else [math.nan, 1.0, 0, None, math.nan, math.nan, 0][c] for c in range(7)]
+        if row[3] is None:
+            row[3] = float32(row[0] / row[1])
+        rows.append(row)
+    return rows
+
+
+def scores_of(rows):
+    """The same from the records of one group; tensors keep their target."""
+    peak, scale, target, magnitude, norm, underflow, bad = math.nan, 1.0, 0, math.nan, math.nan, math.nan, 0
+    for row in rows:
+        not_finite = row[9] + row[10] + row[11]
+        finite = row[0] - not_finite
+        bad += not_finite
+        absmax = max(-row[1], row[2])
+        if absmax == absmax:
+            if absmax > 0 and not absmax <= peak:
+                peak, scale, target = absmax, row[13], row[14]
+            magnitude = max(magnitude, float32(absmax / row[13])) if magnitude == magnitude else float32(absmax / row[13])
+        if finite:
+            value = float32(math.sqrt(row[5]) / row[13], up=True)
+            norm = max(norm, value) if norm == norm else value
+        if finite > row[6] and row[7]:
+            value = float32(row[7] / (finite - row[6]), up=True)
+            underflow = max(underflow, value) if underflow == underflow else value
+    return [peak, scale, target, magnitude, norm, underflow, bad]
+
+
+def check_scores(store, number, tensor, attempts, records):
+    groups = sorted({-(-attempt // 10) for attempt in attempts})
+    blob = store.execute("SELECT frames FROM scores WHERE id = ?", (1 << 40 | number << 20 | tensor // 16,)).fetchone()[0]
+    count = struct.unpack_from("<I", blob)[0] // 4 - 1
+    content = struct.unpack_from("<I", blob, count * 4)[0]
+    assert struct.pack("<I", zlib.crc32(blob[:content])) == blob[content:]
+    begin, end = struct.unpack_from("<II", blob, tensor % 16 * 4)
+    stored = stored_scores(blob[begin:end], len(groups))
+    for group, row in zip(groups, stored):
+        expected = scores_of([record for attempt, record in records if -(-attempt // 10) == group])
+        assert all(a == b or (a != a and b != b) for a, b in zip(row, expected)), (tensor, group, row, expected)
+
+
 def main():
     store = sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True)
     for tensor in map(int, sys.argv[2:]):
@@ -101,7 +163,9 @@ def main():
             begin, end = struct.unpack_from("<II", found[0], tensor % 64 * 4)
             if begin == end:
                 continue
-            for place, row in frame(found[0][begin:end], reports):
+            rows = list(frame(found[0][begin:end], reports))
+            check_scores(store, number, tensor, attempts, [(attempts[place], row) for place, row in rows])
+            for place, row in rows:
                 low, high = (0.0 if value != value else value for value in row[1:3])
                 print(f"t{tensor} {attempts[place]} {row[0]} {row[9]} {row[10]} {low:.9g} {high:.9g} {row[4]:.17g} "
                       f"{row[5]:.17g} {row[7]} {row[13]:g}")

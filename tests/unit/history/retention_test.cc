@@ -85,6 +85,7 @@ TEST_F(Retain, OldRunsGoWithAllTheirRowsPinnedAndRunningOnesStay) {
   for (const char* table : {"streams", "table_deltas", "snapshots", "inputs", "alerts"}) EXPECT_EQ(count(table), 3) << table;
   EXPECT_EQ(count("chunks WHERE id >> 40 NOT IN (SELECT id FROM streams)"), 0);
   EXPECT_EQ(count("summaries WHERE id >> 40 NOT IN (SELECT id FROM streams)"), 0);
+  EXPECT_EQ(count("scores WHERE id >> 40 NOT IN (SELECT id FROM streams)"), 0);
   EXPECT_EQ(count("stretches WHERE stream NOT IN (SELECT id FROM streams)"), 0);
   EXPECT_EQ(count("payloads WHERE id NOT IN (SELECT id FROM reports)"), 0);
   {
@@ -110,6 +111,8 @@ TEST_F(Retain, ARunThatIsThinnedStillTellsItsExtremes) {
   keep(options, 2);
   EXPECT_EQ(count("chunks WHERE id >> 40 = 1"), 0);
   EXPECT_GT(count("chunks WHERE id >> 40 = 2"), 0);
+  EXPECT_EQ(count("scores WHERE id >> 40 = 1"), 0);
+  EXPECT_GT(count("scores WHERE id >> 40 = 2"), 0);
   const auto api = make_history_api(*store_);
   v1::GetTensorHistoryRequest request;
   request.set_run("r1");

@@ -53,6 +53,8 @@ TEST_F(RunsApi, ListsWorstThenNewestInPages) {
   add_run("e", v1::SEVERITY_WARNING, 500);
   v1::ListRunsRequest request;
   EXPECT_EQ(list(request), "b e c d a |");
+  request.set_page_size(1);
+  EXPECT_EQ(list(request), "b |e |c |d |a |");
   request.set_page_size(2);
   EXPECT_EQ(list(request), "b e |c d |a |");
   request.set_min_severity(v1::SEVERITY_WARNING);

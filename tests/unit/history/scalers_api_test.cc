@@ -56,6 +56,36 @@ TEST_F(ScalersApi, DownsamplingKeepsOneSkipTheExtremesAndTheNaNLoss) {
   EXPECT_EQ(history(request()).points_size(), 1000);
 }
 
+// Wide points are made of sums alone.
+TEST_F(ScalersApi, WidePointsAreMadeOfSumsAndStillKeepOneSkip) {
+  StoreOptions options;
+  options.compaction.thread = false;
+  store_.reset();
+  store_ = SqliteStore::open(dir_.path, options);
+  api_ = make_history_api(*store_);
+  make_run({{}});
+  for (std::uint64_t i = 1; i <= 4000; ++i) observe(0, i, scaler_row(i == 1444 ? 2 : 1, 1024, 1024), 0.5);
+  auto asked = request();
+  asked.set_max_points(10);
+  history(asked);
+  store_->compactor().run_now(true);
+  // All that the sums hold is there once; only what lies before the first and behind the last is read attempt by attempt.
+  Connection((dir_.path / "history.db").string(), SQLITE_OPEN_READWRITE)
+      .execute("DELETE FROM scaler_rows WHERE attempt BETWEEN 64 AND 3900");
+  const auto response = history(asked);
+  ASSERT_EQ(response.points_size(), 10);
+  std::uint64_t next = 1;
+  std::uint64_t skipped = 0;
+  for (const auto& point : response.points()) {
+    EXPECT_EQ(point.first_attempt(), next);
+    EXPECT_EQ(point.applied() + point.skipped(), point.last_attempt() - next + 1);
+    next = point.last_attempt() + 1;
+    skipped += point.skipped();
+  }
+  EXPECT_EQ(next, 4001U);
+  EXPECT_EQ(skipped, 1U);
+}
+
 TEST_F(ScalersApi, TheLowestRankSpeaksForEachAttempt) {
   make_run(std::vector<std::vector<Tensor>>(20));
   for (std::uint64_t attempt = 1; attempt <= 3; ++attempt) {

@@ -81,6 +81,47 @@ TEST_F(TensorsApi, DownsamplingKeepsOneNaNAndTheExtremes) {
   EXPECT_EQ(history(request).points_size(), 100);
 }
 
+// Wide points are made of summaries alone: a file without its chunks answers the same.
+TEST_F(TensorsApi, WidePointsAreMadeOfSummariesAndStillKeepOneNaNAndTheExtremes) {
+  StoreOptions options;
+  options.compaction.thread = false;
+  store_.reset();
+  store_ = SqliteStore::open(dir_.path, options);
+  api_ = make_history_api(*store_);
+  make_run({{{"w", v1::ROLE_GRADIENT, 0}}});
+  std::vector<engine::ReportRow> rows;
+  for (std::uint64_t i = 1; i <= 6000; ++i) {
+    rows.push_back(next_report(streams_[0], i, report_of({{0, i == 1030 ? 4096.0F : 1.0F, i == 2050 ? 1U : 0U}})));
+  }
+  commit(std::move(rows));
+  store_->compactor().run_now(true);
+  v1::GetTensorHistoryRequest request;
+  request.set_run("alpha");
+  request.set_tensor("w");
+  request.set_max_points(10);
+  const auto check = [&] {
+    v1::GetTensorHistoryResponse response;
+    ASSERT_TRUE(api_->get_tensor_history(request, response).ok());
+    ASSERT_EQ(response.points_size(), 10);
+    std::uint64_t next = 1;
+    std::uint64_t nan = 0;
+    for (const auto& point : response.points()) {
+      EXPECT_EQ(point.first_attempt(), next);
+      EXPECT_EQ(point.attempts(), point.last_attempt() - point.first_attempt() + 1);
+      next = point.last_attempt() + 1;
+      nan += point.record().nan();
+      const bool extreme = point.first_attempt() <= 1030 && 1030 < next;
+      EXPECT_EQ(point.record().min(), extreme ? -4096 : -1);
+      EXPECT_NEAR(point.min_headroom(), std::log2(65504.0) - (extreme ? 12 : 0), 1e-6);
+    }
+    EXPECT_EQ(next, 6001U);
+    EXPECT_EQ(nan, 1U);
+  };
+  check();
+  Connection((dir_.path / "history.db").string(), SQLITE_OPEN_READWRITE).execute("UPDATE chunks SET frames = x''");
+  check();
+}
+
 TEST_F(TensorsApi, ShardsAddReplicasAreComparedAndOneRankCanBeAsked) {
   make_run({{{"w", v1::ROLE_GRADIENT, 0, "0/2"}}, {{"w", v1::ROLE_GRADIENT, 0, "1/2"}}, {{"w", v1::ROLE_GRADIENT, 0, "1/2"}}});
   commit({next_report(streams_[2], 1, report_of({{0, 9, 0, 7}})), next_report(streams_[0], 1, report_of({{0, 2}})),
