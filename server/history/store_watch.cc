@@ -13,7 +13,6 @@
 #include <chrono>
 #include <ctime>
 #include <random>
-#include <string_view>
 #include <system_error>
 
 #include "server/engine/ports/history_store.h"
@@ -43,9 +42,11 @@ std::optional<State> state_of(const std::string& file, int flags, bool* readable
   try {
     Connection connection(file, flags);
     sqlite3_db_config(connection.handle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);  // only looks
-    return read_state(connection);
-  } catch (const engine::StoreError& error) {
-    if (readable != nullptr) *readable = std::string_view(error.what()).find("no such table") != std::string_view::npos;
+    // A server that counted no commits made no such table.
+    const char* known = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'store_state'";
+    return connection.scalar(known) == 0 ? std::nullopt : read_state(connection);
+  } catch (const engine::StoreError&) {
+    if (readable != nullptr) *readable = false;
     return std::nullopt;
   }
 }

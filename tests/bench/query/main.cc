@@ -1,6 +1,8 @@
 // How long a server takes to answer questions about big histories, each beside its goal: at rest, and while ingest runs.
 //   scalewatch_bench_query [--json] [--attempts N] [--tensors N] [--long N] [--runs N] [--rounds N] [--ingest N] [--folder DIR]
+//   [--only TEXT]
 // --ingest N: records a second beside the queries; 0 = none. --folder DIR: keeps the histories there and takes them from there.
+// --only TEXT: of the questions those with TEXT in their name.
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
@@ -42,6 +44,7 @@ struct Arguments {
   std::uint32_t rounds = 20;
   std::uint32_t ingest = 1'170'000;  // half of what the ingest benchmark gives
   std::string folder;
+  std::string only;
 };
 
 Arguments parse(int argc, char** argv) {
@@ -55,6 +58,8 @@ Arguments parse(int argc, char** argv) {
       out.json = true;
     } else if (flag == "--folder" && i + 1 < argc) {
       out.folder = argv[++i];
+    } else if (flag == "--only" && i + 1 < argc) {
+      out.only = argv[++i];
     } else if (const auto found = numbers.find(flag); found != numbers.end() && i + 1 < argc) {
       const unsigned long value = std::strtoul(argv[++i], nullptr, 10);
       if ((value == 0 && flag != "--ingest") || value > 100'000'000) {
@@ -64,7 +69,7 @@ Arguments parse(int argc, char** argv) {
     } else {
       throw std::invalid_argument(
           "usage: scalewatch_bench_query [--json] [--attempts N] [--tensors N] [--long N] [--runs N] [--rounds N] "
-          "[--ingest N] [--folder DIR]");
+          "[--ingest N] [--folder DIR] [--only TEXT]");
     }
   }
   return out;
@@ -85,6 +90,7 @@ class Report {
   }
   // `ask` runs once unmeasured, for what a server keeps from request to request.
   void measure(const std::string& what, double goal_ms, const std::function<void()>& ask) {
+    if (what.find(arguments_.only) == std::string::npos) return;
     ask();
     std::vector<double> times;
     const double cpu_before = server_->cpu_seconds();
