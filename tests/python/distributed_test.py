@@ -12,6 +12,11 @@ from common import F, Lab, batches, half, network, scaler_of
 RANKS = 2
 
 
+def rows():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10))
+
+
 def train(rank, port, where, mode):
     """One rank, in a process of its own (spawned: it imports everything anew)."""
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
@@ -30,6 +35,13 @@ def train(rank, port, where, mode):
         from torch.distributed.device_mesh import init_device_mesh
         model = network()
         fully_shard(model, mesh=init_device_mesh("cpu", (RANKS,)))
+    elif mode == "tensor":
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor import Replicate
+        from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+        model = rows()
+        parallelize_module(model, init_device_mesh("cpu", (RANKS,)), {
+            "0": ColwiseParallel(), "2": RowwiseParallel(), "4": ColwiseParallel(output_layouts=Replicate())})
     elif mode in ("ddp", "zero"):
         model = torch.nn.parallel.DistributedDataParallel(network())
     else:  # "alone": nobody reduces, so each rank decides for itself
@@ -40,7 +52,7 @@ def train(rank, port, where, mode):
     else:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     watch = scalewatch.attach(model, optimizer, scaler, activations="0", **where)
-    for step, (images, classes) in enumerate(batches(16, seed=rank), 1):
+    for step, (images, classes) in enumerate(batches(16, seed=0 if mode == "tensor" else rank), 1):
         optimizer.zero_grad()
         with half():
             loss = F.cross_entropy(model(images), classes)
@@ -112,6 +124,14 @@ class Distributed(Lab):
         self.assertEqual([(f.rule, f.summary) for f in self.found(watch)], [])
         gradients = {p.tensor: p.numel for p in watch.questions.attempt() if p.role == "gradient"}
         self.assertEqual(gradients, {n: p.numel() for n, p in network().named_parameters()})
+
+
+    def test_tensor_parallel(self):
+        """DTensors of all kinds: parts of one are added up, copies (the bias of a layer that is divided by rows) are not."""
+        watch = self.run_ranks("tensor")
+        self.assertEqual([(f.rule, f.summary) for f in self.found(watch)], [])
+        gradients = {p.tensor: p.numel for p in watch.questions.attempt() if p.role == "gradient"}
+        self.assertEqual(gradients, {n: p.numel() for n, p in rows().named_parameters()})
 
 
 if __name__ == "__main__":

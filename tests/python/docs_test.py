@@ -3,6 +3,7 @@ running package."""
 import dataclasses
 import importlib
 import inspect
+import os
 import pathlib
 import re
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import tempfile
 import unittest
 
+import scalewatch
 from common import ROOT, torch
 
 MODULES = ("scalewatch", "scalewatch.pytorch", "scalewatch.huggingface", "scalewatch.lightning", "scalewatch.lint")
@@ -82,7 +84,6 @@ class Docs(unittest.TestCase):
 
     def test_attributes_are_explained(self):
         """What an object holds under a public name stands in the docstring of its class, or it is no public name."""
-        import scalewatch
         model = torch.nn.Linear(2, 2)
         made = (scalewatch.Watch("docs"), scalewatch.attach(model, torch.optim.SGD(model.parameters(), 0.1), run="docs-2"),
                 scalewatch.Questions("docs"), scalewatch.ScalewatchError(1, "text"))
@@ -102,6 +103,14 @@ class Docs(unittest.TestCase):
             if not ERRORS.search(text_of(thing)) and not (owner is not None and ERRORS.search(text_of(owner))):
                 wrong.append(path)
         self.assertEqual(wrong, [])
+
+    def test_types(self):
+        """mypy reads the package as a user does: with the marker and the annotations that the wheel carries."""
+        self.assertTrue((pathlib.Path(scalewatch.__file__).parent / "py.typed").is_file())
+        script = pathlib.Path(__file__).with_name("typed_use.py")
+        done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", os.devnull, "--follow-imports", "silent",
+                               str(script)], capture_output=True, text=True, timeout=300)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_written_types_are_the_running_ones(self):
         """mypy's stubtest imports the package and holds its signatures against the types."""

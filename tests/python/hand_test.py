@@ -1,10 +1,8 @@
-"""A Watch by hand, questions and commands: what is inferred, what is said when something is wrong, and that every name is documented."""
+"""A Watch by hand, questions and commands: what is inferred, and what is said when something is wrong."""
 import contextlib
-import inspect
 import io
 import json
 import os
-import pathlib
 import socket
 import subprocess
 import sys
@@ -143,66 +141,6 @@ class Hand(Lab):
         self.assertEqual((run("doctor").returncode, run("lint", "--rules").returncode), (2, 0))
         self.assertEqual(run("lint", "--rules").stdout,
                          subprocess.run([sys.executable, "-m", "scalewatch.lint", "--rules"], capture_output=True, text=True).stdout)
-
-
-class Documented(unittest.TestCase):
-    @staticmethod
-    def public():
-        """(name, thing) of all that a script may use: what __all__ names, and public methods and properties of its classes."""
-        import scalewatch.huggingface
-        import scalewatch.lightning
-        import scalewatch.lint
-        import scalewatch.pytorch
-        for module in (scalewatch, scalewatch.pytorch, scalewatch.lint, scalewatch.huggingface, scalewatch.lightning):
-            yield module.__name__, module
-            for name in module.__all__:
-                thing = getattr(module, name)
-                yield f"{module.__name__}.{name}", thing
-                if not inspect.isclass(thing):
-                    continue
-                for inner, value in vars(thing).items():
-                    value = getattr(thing, inner) if isinstance(value, (staticmethod, classmethod)) else value
-                    if not inner.startswith("_") and (inspect.isfunction(value) or isinstance(value, property)):
-                        yield f"{module.__name__}.{name}.{inner}", value
-
-    def test_every_public_name(self):
-        # What a trainer calls back, under its own contract.
-        inherited = ("on_", "from_json")
-        names = dict(self.public())
-        bare = [name for name, thing in names.items() if callable(thing) or isinstance(thing, property) or inspect.ismodule(thing)
-                if not self.text(name, thing) and not name.rpartition(".")[2].startswith(inherited)]
-        self.assertEqual(bare, [])
-        self.assertGreater(len(names), 60)
-
-    @staticmethod
-    def text(name, thing):
-        """Its docstring, else that of what it overrides."""
-        if thing.__doc__:
-            return thing.__doc__
-        method = name.rpartition(".")[2]
-        return getattr(getattr(scalewatch.Watch, method, None), "__doc__", None) or ""
-
-    def test_parameters_are_named_in_their_docstring(self):
-        """Functions of three parameters and more say of each what it is."""
-        silent = []
-        for name, thing in self.public():
-            function = vars(thing).get("__init__") if inspect.isclass(thing) else thing
-            # What a trainer calls back has its trainer's parameters; attach() makes a TorchWatch; fields are no parameters.
-            if (not inspect.isfunction(function) or hasattr(thing, "__dataclass_fields__") or name.endswith(".TorchWatch")
-                    or name.rpartition(".")[2].startswith(("on_", "from_json"))):
-                continue
-            text = f"{function.__doc__} {self.text(name, thing)}"
-            wanted = [p for p in inspect.signature(function).parameters if p != "self" and not p.startswith("_")]
-            silent += [f"{name}({p})" for p in wanted if len(wanted) > 2 and p not in text]
-        self.assertEqual(silent, [])
-
-    def test_types(self):
-        """mypy reads the package as a user does: with the marker and the annotations that the wheel carries."""
-        self.assertTrue((pathlib.Path(scalewatch.__file__).parent / "py.typed").is_file())
-        script = pathlib.Path(__file__).with_name("typed_use.py")
-        done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", os.devnull, "--follow-imports", "silent",
-                               str(script)], capture_output=True, text=True, timeout=300)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
 
 if __name__ == "__main__":

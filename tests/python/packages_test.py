@@ -1,4 +1,4 @@
-"""The wheel beside PyTorch, protobuf, grpcio and onnx in one process, whichever comes first; and what the wheel holds."""
+"""The wheel beside PyTorch, protobuf, grpcio and onnx in one process, whichever comes first; and that it needs nothing else."""
 import json
 import os
 import subprocess
@@ -56,6 +56,22 @@ class Packages(Lab):
                                       env={**os.environ, "GRPC_VERBOSITY": "ERROR"})
                 self.assertEqual((done.returncode, done.stdout), (0, "20 []\n"), done.stderr)
                 self.assertEqual(done.stderr, "")
+
+    def test_the_wheel_is_self_contained(self):
+        """All that the package loads is its own or the C library's: a machine without gRPC would do."""
+        code = ("import os, scalewatch; scalewatch.version(); print(os.path.dirname(scalewatch.__path__[0]));"
+                "print(*sorted({line.split()[-1] for line in open('/proc/self/maps') if '.so' in line}), sep='\\n')")
+        environment = {key: value for key, value in os.environ.items() if key != "LD_LIBRARY_PATH"}
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True, env=environment)
+        home, *loaded = done.stdout.splitlines()
+        own = [path for path in loaded if path.startswith(home)]
+        self.assertTrue([path for path in own if "scalewatch.libs/libgrpc" in path], own)
+        foreign = {path.rpartition("/")[2].split(".so")[0] for path in loaded if path not in own and "lib-dynload" not in path}
+        code = ("import ctypes, shutil, ssl, urllib.request, uuid;"
+                "print(*[line.split()[-1] for line in open('/proc/self/maps') if '.so' in line])")
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True, env=environment)
+        python = {path.rpartition("/")[2].split(".so")[0] for path in done.stdout.split()}
+        self.assertLessEqual(foreign - python, {"libc", "libm", "libgcc_s", "libstdc++", "libz", "libdl", "libpthread", "librt"})
 
     def test_importing_costs_nothing_else(self):
         """`import scalewatch` needs neither PyTorch nor NumPy, and asks for neither."""

@@ -82,6 +82,28 @@ class Statistics(Lab):
                     if tensor.numel():
                         self.check(points[name], tensor, target)
 
+    def test_complex_and_what_has_no_statistics(self):
+        """Complex numbers are their parts. Integers, truth values and formats that DESIGN does not name are said to be left out."""
+        model = torch.nn.Linear(1, 1)
+        watch = self.attach(model, torch.optim.SGD(model.parameters()), compute_dtype="float16")
+        real, imaginary = awkward(torch.float32), awkward(torch.float32, scale=3.0)
+        whole = torch.complex(real, imaginary)
+        given = {"complex64": whole, "complex128": whole.to(torch.complex128), "conjugate": whole.reshape(50, 100).conj(),
+                 "negative": whole.conj().imag, "transposed": whole.reshape(50, 100).t()}
+        left_out = {str(dtype).replace("torch.", ""): torch.zeros(4).to(dtype) for dtype in (
+            torch.int64, torch.int32, torch.uint8, torch.bool, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)}
+        for name, tensor in {**given, **left_out}.items():
+            watch.observe(name, tensor)
+        watch.end()
+        self.assertTrue(watch.close(20))
+        points = {p.tensor: p for p in watch.questions.attempt()}
+        for name, tensor in given.items():
+            with self.subTest(name):
+                self.check(points[name], torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor.resolve_neg())
+        self.assertEqual(set(points), set(given))
+        for name in left_out:
+            self.assertIn(f"{name}: elements of torch.{name}", watch.not_observable)
+
     def test_gradients_under_a_scale(self):
         """Thresholds speak of the unscaled values; the record holds what is stored."""
         model = torch.nn.Linear(50, 100, bias=False)

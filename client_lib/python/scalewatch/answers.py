@@ -106,10 +106,15 @@ class Point:
                      scale=float(record.get("measured_under_scale", 1)), headroom=maybe("headroom"), **counts)
 
 
+def _columns(row: Any) -> Dict[str, Any]:
+    return {f.name: getattr(row, f.name) for f in dataclasses.fields(row) if f.name != "raw"}
+
+
 def table(rows: List[Any]) -> Any:
     """rows: a list of Finding or of Point, as a pandas DataFrame, else as a pyarrow Table, else as a list of dicts: what is installed.
-    A column a field. TypeError for rows of anything else."""
-    plain = [{f.name: getattr(row, f.name) for f in dataclasses.fields(row) if f.name != "raw"} for row in rows]
+    A column a field; a list of advice is one of dicts. TypeError for rows of anything else."""
+    plain = [{name: [_columns(one) for one in value] if name == "advice" else value for name, value in _columns(row).items()}
+             for row in rows]
     try:
         import pandas
         return pandas.DataFrame(plain)
