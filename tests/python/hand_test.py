@@ -15,6 +15,7 @@ import torch
 
 import scalewatch
 from common import Lab
+from scalewatch import arrays
 
 
 class Hand(Lab):
@@ -80,6 +81,27 @@ class Hand(Lab):
         self.findings(watch)
         self.assertEqual(int(watch.questions.summary()["attempts"]), 3)
         self.assertEqual([p.tensor for p in watch.questions.attempt(3)], ["good"])
+
+    def test_where_a_cuda_array_lies(self):
+        """What is read of __cuda_array_interface__ without touching its memory: address, strides, device and stream."""
+        class Array:
+            def __init__(self, **told):
+                self.__cuda_array_interface__ = {"typestr": "<f2", "shape": (3, 4), "data": (4096, False), "version": 3, **told}
+
+        class OnThird(Array):
+            def __dlpack_device__(self):
+                return 2, 3
+
+        plain = arrays.view(Array())
+        self.assertEqual((plain.address, plain.sizes, plain.strides, plain.device, plain.stream, plain.contiguous, plain.numel),
+                         (4096, (3, 4), (4, 1), 0, 0, True, 12))
+        other = arrays.view(OnThird(strides=(2, 6), stream=7))
+        self.assertEqual((other.strides, other.device, other.stream, other.contiguous), ((1, 3), 3, 7, False))
+        for stream, expected in ((None, 0), (1, 0), (2, 2)):
+            self.assertEqual(arrays.view(Array(stream=stream)).stream, expected)
+        for wrong, error in (({"typestr": "<i4"}, TypeError), ({"strides": (3, 1)}, ValueError)):
+            with self.assertRaises(error):
+                arrays.view(Array(**wrong))
 
     def test_histograms_on_a_cadence(self):
         for every, octaves in ((1, True), (0, False)):

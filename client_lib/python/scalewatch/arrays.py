@@ -78,7 +78,9 @@ def _from_interface(told: Any, keep: Any, cuda: bool) -> View:
     steps = _row_major(sizes) if strides is None else tuple(int(s) // size for s in strides)
     # CUDA arrays name their stream: absent or None = nothing to wait for, 1 = the legacy default, 2 = the thread's default.
     stream = told.get("stream") if cuda else None
-    return View(int(told["data"][0] or 0), native.DTYPES[name], sizes, steps, 0 if cuda else None,
+    # They don't name their device; DLPack, which most of them have beside it, does.
+    device = int(keep.__dlpack_device__()[1]) if cuda and hasattr(keep, "__dlpack_device__") else 0
+    return View(int(told["data"][0] or 0), native.DTYPES[name], sizes, steps, device if cuda else None,
                 0 if stream in (None, 1) else int(stream), keep)
 
 
