@@ -21,6 +21,14 @@ std::string number(double value) {
   return whole ? fmt::format("{:.0f}", value) : text::magnitude(value);
 }
 
+// A scale is thought of as a power of two; small whole ones are themselves.
+std::string number_of(const domain::Evidence& evidence, double value) {
+  const bool scale = evidence.name.starts_with("scale") || evidence.name.ends_with("scale");
+  int exponent = 0;
+  const bool power = std::isfinite(value) && value > 0 && std::frexp(value, &exponent) == 0.5;
+  return scale && power && (value < 1 || value > 512) ? text::scale(value) : number(value);
+}
+
 std::string words_of(std::string name) {
   std::replace(name.begin(), name.end(), '_', ' ');
   return name;
@@ -68,9 +76,9 @@ std::string confidence_text(double confidence) {
 }  // namespace
 
 std::string evidence_text(const domain::Evidence& evidence) {
-  std::string out = words_of(Screen::name(evidence.name)) + " " + number(evidence.value);
+  std::string out = words_of(Screen::name(evidence.name)) + " " + number_of(evidence, evidence.value);
   if (!evidence.unit.empty()) out += " " + unit_of(evidence);
-  if (evidence.limit) out += fmt::format(" (limit {})", number(*evidence.limit));
+  if (evidence.limit) out += fmt::format(" (limit {})", number_of(evidence, *evidence.limit));
   return out;
 }
 

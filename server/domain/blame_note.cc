@@ -59,10 +59,9 @@ bool locals_differ(const JoinedAttempt& attempt) {
 std::string blame_note(const Blame& blame, const BlameEvidence& evidence) {
   const JoinedAttempt& attempt = evidence.attempt;
   if (evidence.run.from_log) {
-    if (!blame.tensor.empty()) return {};
+    if (!blame.tensor.empty() && blame.tensor != kUnnamed) return {};
     return "the log names no tensor: hooks that look for NaN and Inf in outputs and gradients name it, or Scalewatch's client "
-           "in "
-           "the trainer";
+           "in the trainer";
   }
   if (blame.where == "weights") {
     if (!evidence.gradients_known) return "send gradient records to know whether the update or the optimizer poisoned them";

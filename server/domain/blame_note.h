@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "server/domain/attempt.h"
 #include "server/domain/finding.h"
@@ -16,6 +17,9 @@ struct BlameEvidence {
   bool state_seen_bad = false;      // a parameter, buffer or optimizer state was
   const TensorAt* doubt = nullptr;  // an activation of -Inf alone that may be a mask or where it began
 };
+
+// What a tensor is called that a log tells of without its name.
+inline constexpr std::string_view kUnnamed = "(unnamed module)";
 
 // Empty when nothing is missing.
 std::string blame_note(const Blame& blame, const BlameEvidence& evidence);

@@ -91,6 +91,7 @@ void RunFold::close(JoinedAttempt& joined) {
     if (run_.blames.size() > RunModel::kBlames) run_.blames.pop_front();
     sink_.refresh_blame();
   }
+  if (run_.from_log) return;  // no detail comes late
   joined.replicas.clear();
   recent_.push_back({std::move(joined), poisoned_before, suspect_before});
   if (recent_.size() > kMaxRecent) recent_.pop_front();

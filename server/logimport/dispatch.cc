@@ -80,10 +80,15 @@ void Dispatch::place_hits() {
   }
 }
 
-void Dispatch::piece(std::string_view text, std::uint64_t number, std::uint32_t piece, bool cut) {
-  numbered_.note(text);
+void Dispatch::piece(const Piece& piece) {
+  numbered_.note(piece.text);
   hits_.clear();
-  words_->find(text, hits_);
+  if (piece.heads.known()) {
+    words_->find(piece.text, piece.heads, piece.at, hits_);
+  } else {
+    marks_.look(piece.text, heads());
+    words_->find(piece.text, marks_.heads(), 0, hits_);
+  }
   if (hits_.empty() && open_ == 0) return;
   std::fill(wanted_.begin(), wanted_.end(), 0);
   place_hits();
@@ -95,15 +100,21 @@ void Dispatch::piece(std::string_view text, std::uint64_t number, std::uint32_t 
     if ((word & bit) == 0) places_[f].clear();
     word |= bit;
   }
-  Line line{text, number, piece, 0, cut, std::nullopt, std::nullopt};
+  Line line{piece.text, piece.number, piece.piece, 0, piece.cut, std::nullopt, std::nullopt};
   parse_prefix(line, numbered_.are_ranks());
   readings_.begin(line);
+  read_with_wanted(line, open_ > 0);
+  gate_.take(readings_.finish());
+}
+
+void Dispatch::read_with_wanted(const Line& line, bool any_open) {
   for (std::size_t w = 0; w < wanted_.size(); ++w) {
     for (std::uint64_t bits = wanted_[w]; bits != 0; bits &= bits - 1) {
       read_with(w * 64 + static_cast<std::size_t>(std::countr_zero(bits)), line);
+      // Nothing is left for the others.
+      if (!any_open && readings_.claimed(hits_.front().position, hits_.back().position)) return;
     }
   }
-  gate_.take(readings_.finish());
 }
 
 void Dispatch::read_with(std::size_t f, const Line& line) {

@@ -26,7 +26,10 @@ class FormatWords {
     std::uint16_t format = 0;
     std::uint16_t anchor = 0;
   };
-  void find(std::string_view text, std::vector<WordScan::Hit>& hits) const { scan_.find(text, hits); }
+  const Heads& heads() const { return scan_.heads(); }
+  void find(std::string_view text, Bits places, std::size_t at, std::vector<WordScan::Hit>& hits) const {
+    scan_.find(text, places, at, hits);
+  }
   std::span<const Owner> owners(std::uint32_t word) const { return owners_[word]; }
 
  private:
@@ -45,7 +48,8 @@ class Dispatch : public PieceSink {
 
   // A new file: the formats forget all.
   void begin();
-  void piece(std::string_view text, std::uint64_t number, std::uint32_t piece, bool cut) override;
+  void piece(const Piece& piece) override;
+  const Heads& heads() const override { return words_->heads(); }
   void finish();
 
  private:
@@ -55,6 +59,7 @@ class Dispatch : public PieceSink {
   };
 
   void place_hits();
+  void read_with_wanted(const Line& line, bool any_open);
   void read_with(std::size_t format, const Line& line);
 
   Gate& gate_;
@@ -62,6 +67,7 @@ class Dispatch : public PieceSink {
   std::vector<FormatEntry> entries_;
   std::vector<bool> used_;  // by format: has seen a line of this file, so it may remember something
   std::shared_ptr<const FormatWords> words_;
+  Marks marks_;  // of a piece that was put together
   std::vector<WordScan::Hit> hits_;
   std::vector<std::vector<Place>> places_;  // by format: where its words stand in this line
   std::vector<std::uint64_t> wanted_;       // bit set of formats that have places or are open

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <memory>
 
 namespace scalewatch::logimport {
 namespace {
@@ -37,7 +38,8 @@ Reading& LineReadings::next(std::size_t position) {
 
 Reading& LineReadings::add(Reading::Kind kind, std::size_t position) {
   Reading& reading = next(position);
-  reading = Reading{};
+  std::destroy_at(&reading);
+  std::construct_at(&reading);
   reading.kind = kind;
   reading.line = line_->number;
   reading.format = format_;

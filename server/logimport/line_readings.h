@@ -35,6 +35,10 @@ class LineReadings : public Readings {
   std::span<const std::string_view> gaps() override;
 
   bool claimed(std::size_t position) const;
+  // Both, and all between them.
+  bool claimed(std::size_t first, std::size_t last) const {
+    return claims_.size() == 1 && claims_.front().first <= first && last < claims_.front().second;
+  }
   std::size_t size() const { return count_; }
   // In order of position; a progress bar is merged into a record without a step. Good until the next line.
   std::span<LineReading* const> finish();

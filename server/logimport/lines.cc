@@ -43,57 +43,36 @@ void strip_codes(std::string_view text, std::string& out) {
 
 }  // namespace
 
-void NextByte::begin(std::string_view block) {
-  at_ = nullptr;
-  end_ = block.data() + block.size();
-}
-
-bool NextByte::within(std::string_view part) {
-  if (part.empty()) return false;
-  if (at_ < part.data()) {
-    const void* found = std::memchr(part.data(), byte_, static_cast<std::size_t>(end_ - part.data()));
-    at_ = found != nullptr ? static_cast<const char*>(found) : end_;
-  }
-  return at_ < part.data() + part.size();
-}
-
 void LineSplitter::feed(std::string_view bytes) {
-  returns_.begin(bytes);
-  escapes_.begin(bytes);
-  while (!bytes.empty()) {
-    const void* found = std::memchr(bytes.data(), '\n', bytes.size());
-    if (found == nullptr) {
-      line(bytes, false);
+  marks_.look(bytes, sink_.heads());
+  std::size_t begin = 0;
+  bool escapes = false;
+  marks_.breaks().each(0, bytes.size(), [&](std::size_t at) {
+    if (bytes[at] == kEscape) {
+      escapes = true;
       return;
     }
-    const auto length = static_cast<std::size_t>(static_cast<const char*>(found) - bytes.data());
-    line(bytes.substr(0, length), true);
-    bytes.remove_prefix(length + 1);
-  }
+    begin_line();
+    give(bytes.substr(begin, at - begin), begin, escapes);
+    if (bytes[at] == '\n') begun_ = false;
+    begin = at + 1;
+    escapes = false;
+  });
+  if (begin == bytes.size()) return;
+  begin_line();
+  keep(bytes.substr(begin));
 }
 
 void LineSplitter::finish() {
-  if (begun_) line({}, true);
+  if (begun_) give({}, 0, false);
+  begun_ = false;
 }
 
-// A part of a line, with its end or without.
-void LineSplitter::line(std::string_view text, bool ended) {
-  if (!begun_) {
-    ++lines_;
-    piece_ = 0;
-    begun_ = true;
-  }
-  while (returns_.within(text)) {
-    const auto end = static_cast<std::size_t>(returns_.at() - text.data());
-    give(text.substr(0, end), false);
-    text.remove_prefix(end + 1);
-  }
-  if (ended) {
-    give(text, false);
-    begun_ = false;
-  } else {
-    keep(text);
-  }
+void LineSplitter::begin_line() {
+  if (begun_) return;
+  ++lines_;
+  piece_ = 0;
+  begun_ = true;
 }
 
 void LineSplitter::keep(std::string_view text) {
@@ -102,25 +81,26 @@ void LineSplitter::keep(std::string_view text) {
   if (text.size() > room) dropping_ = true;
 }
 
-void LineSplitter::give(std::string_view text, bool cut) {
-  bool escapes = escapes_.within(text);
+void LineSplitter::give(std::string_view text, std::size_t at, bool escapes) {
+  Piece piece{text, lines_, piece_++, false, marks_.heads(), at};
   if (!held_.empty()) {
     keep(text);
-    text = held_;
-    cut = dropping_;
-    escapes = holds(text, kEscape);
+    piece.text = held_;
+    piece.cut = dropping_;
+    piece.heads = {};
+    escapes = holds(held_, kEscape);
   } else if (text.size() > kMaxLineBytes) {
-    text = text.substr(0, kMaxLineBytes);
-    cut = true;
+    piece.text = text.substr(0, kMaxLineBytes);
+    piece.cut = true;
   }
-  if (cut) ++lines_cut_;
+  if (piece.cut) ++lines_cut_;
   if (escapes) {
-    strip_codes(text, plain_);
-    text = plain_;
+    strip_codes(piece.text, plain_);
+    piece.text = plain_;
+    piece.heads = {};
   }
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  if (!text.empty()) sink_.piece(text, lines_, piece_, cut);
-  ++piece_;
+  while (!piece.text.empty() && (piece.text.back() == ' ' || piece.text.back() == '\t')) piece.text.remove_suffix(1);
+  if (!piece.text.empty()) sink_.piece(piece);
   held_.clear();
   dropping_ = false;
 }

@@ -6,28 +6,25 @@
 #include <string>
 #include <string_view>
 
+#include "server/logimport/marks.h"
+
 namespace scalewatch::logimport {
+
+struct Piece {
+  std::string_view text;     // never empty; good only during the call
+  std::uint64_t number = 0;  // of the line, from 1
+  std::uint32_t piece = 0;   // from 0, within the line
+  bool cut = false;          // longer than kMaxLineBytes
+  Bits heads;                // of the block in which the text begins at `at`; not known where it was put together
+  std::size_t at = 0;
+};
 
 class PieceSink {
  public:
   virtual ~PieceSink() = default;
-  // Never empty; text is good only during the call. number from 1, piece from 0; cut: longer than kMaxLineBytes.
-  virtual void piece(std::string_view text, std::uint64_t number, std::uint32_t piece, bool cut) = 0;
-};
-
-// Where a byte stands next in a block. Looked for again only once it has been passed, so that short lines cost nothing.
-class NextByte {
- public:
-  explicit NextByte(char byte) : byte_(byte) {}
-  void begin(std::string_view block);
-  // Parts of the block are asked for in order.
-  bool within(std::string_view part);
-  const char* at() const { return at_; }
-
- private:
-  char byte_;
-  const char* at_ = nullptr;
-  const char* end_ = nullptr;  // of the block
+  virtual void piece(const Piece& piece) = 0;
+  // Words that it will look for.
+  virtual const Heads& heads() const = 0;
 };
 
 class LineSplitter {
@@ -43,16 +40,16 @@ class LineSplitter {
   std::uint64_t lines_cut() const { return lines_cut_; }  // pieces, to be exact
 
  private:
-  void line(std::string_view text, bool ended);
-  void give(std::string_view text, bool cut);
+  void begin_line();
+  // A piece has ended: bytes that begin at `at` of the block.
+  void give(std::string_view text, std::size_t at, bool escapes);
   void keep(std::string_view text);
 
   PieceSink& sink_;
   std::string held_;       // the beginning of a piece whose end has not come; at most kMaxLineBytes
   std::string plain_;      // a piece without its ANSI codes
   bool dropping_ = false;  // the held piece is full: what follows of it is dropped
-  NextByte returns_{'\r'};
-  NextByte escapes_{'\x1b'};
+  Marks marks_;            // of the block
   std::uint64_t lines_ = 0;
   std::uint64_t lines_cut_ = 0;
   std::uint32_t piece_ = 0;

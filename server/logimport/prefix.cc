@@ -90,6 +90,17 @@ class Prefix {
 
   // [rank0]:  [default0]:  [1,0]<stdout>:  3:  trainer-1 |  train-worker-0 main
   bool launcher() {
+    if (text_.empty()) return false;
+    std::string_view rest = text_;
+    if (text_[0] == '[') return launcher_bracket();
+    if (!at_start_) return false;
+    if (!is_digit(text_[0])) return container();
+    const auto rank = take_number(rest);
+    if (rank && *rank < 65536 && take(rest, ": ")) return found(rest, numbered_ ? rank : std::nullopt);
+    return container();
+  }
+
+  bool launcher_bracket() {
     std::string_view rest = text_;
     if (take(rest, "[rank") || (rest = text_, take(rest, "[default"))) {
       const auto rank = take_number(rest);
@@ -100,12 +111,7 @@ class Prefix {
       const auto rank = take_number(rest);
       if (rank && (take(rest, "]<stdout>:") || take(rest, "]<stderr>:") || take(rest, "]<stddiag>:"))) return found(rest, rank);
     }
-    if (!at_start_) return false;
-    rest = text_;
-    if (const auto rank = take_number(rest); rank && *rank < 65536 && take(rest, ": ")) {
-      return found(rest, numbered_ ? rank : std::nullopt);
-    }
-    return container();
+    return false;
   }
 
   bool container() {

@@ -23,7 +23,7 @@ std::uint64_t eight_of(const char* bytes, std::size_t size) {
   if (size >= sizeof(eight)) {
     std::memcpy(&eight, bytes, sizeof(eight));
   } else {
-    std::memcpy(&eight, bytes, size);
+    for (std::size_t i = size; i > 0; --i) eight = eight << 8 | static_cast<unsigned char>(bytes[i - 1]);
   }
   return lower(eight);
 }
@@ -39,22 +39,9 @@ std::uint32_t fold(std::uint32_t bytes) {
   return bytes | 0x20202020;
 }
 
-std::uint32_t hash_of(std::uint32_t folded) {
-  constexpr std::uint32_t kGolden = 0x9e3779b1;  // 2^32 over the golden ratio, odd: spreads to the high bits
-  return (folded * kGolden) >> 16;
-}
-
-std::uint32_t hash_of_head(std::uint32_t four) {
-  return hash_of(fold(four));
-}
-
-std::uint32_t hash_of_three(std::uint32_t four) {
-  return hash_of(fold(four) & 0xffffff);
-}
-
 }  // namespace
 
-WordScan::WordScan(const std::vector<std::string>& words) {
+WordScan::WordScan(const std::vector<std::string>& words) : heads_(words) {
   for (std::size_t w = 0; w < words.size(); ++w) {
     const std::string& word = words[w];
     if (word.size() < kMinBytes) throw std::logic_error("word too short to look for: " + word);
@@ -65,26 +52,34 @@ WordScan::WordScan(const std::vector<std::string>& words) {
                       static_cast<std::uint32_t>(word.size())});
     for (const char c : word) bytes_ += c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
   }
-  const auto chain_of = [](const Word& word) { return hash_of_head(word.head) % kChains; };
-  std::stable_sort(words_.begin(), words_.end(), [&](const Word& a, const Word& b) { return chain_of(a) < chain_of(b); });
-  for (std::uint32_t w = 0; w < words_.size(); ++w) {
-    const std::uint32_t head = words_[w].head;
-    heads_.set(hash_of_head(head));
-    threes_.set(hash_of_three(head));
-    threes_.set(hash_of_three(head >> 8));
-    Chain& chain = chains_[chain_of(words_[w])];
-    if (chain.end == 0) chain.begin = w;
-    chain.end = w + 1;
-  }
+  std::stable_sort(words_.begin(), words_.end(), [](const Word& a, const Word& b) { return fold(a.head) < fold(b.head); });
+  fill_slots();
 }
 
-void WordScan::compare(std::string_view text, std::size_t at, std::vector<Hit>& hits) const {
+void WordScan::fill_slots() {
+  // Of a few hundred heads some factor among the next ones keeps all apart.
+  constexpr int kTries = 100'000;
+  for (int left = kTries; left > 0; --left, factor_ += 2) {
+    slots_.fill({});
+    bool apart = true;
+    for (std::size_t w = 0; w < words_.size() && apart; ++w) {
+      const std::uint32_t head = fold(words_[w].head);
+      Slot& slot = slots_[slot_of(head)];
+      apart = slot.head == 0 || slot.head == head;
+      if (slot.head == 0) slot = {head, static_cast<std::uint16_t>(w), 0};
+      slot.end = static_cast<std::uint16_t>(w + 1);
+    }
+    if (apart) return;
+  }
+  throw std::logic_error("too many words to look for");
+}
+
+void WordScan::compare(const Slot& slot, std::string_view text, std::size_t at, std::vector<Hit>& hits) const {
   const char* const here = text.data() + at;
   const std::size_t left = text.size() - at;
   const auto head = static_cast<std::uint32_t>(eight_of(here, kMinBytes));
   const std::uint64_t next = eight_of(here + kMinBytes, left - kMinBytes);
-  const Chain chain = chains_[hash_of_head(head) % kChains];
-  for (std::uint32_t w = chain.begin; w < chain.end; ++w) {
+  for (std::uint32_t w = slot.begin; w < slot.end; ++w) {
     const Word& word = words_[w];
     if (word.head != head || ((next ^ word.next) & word.mask) != 0 || word.length > left) continue;
     bool same = true;
@@ -96,18 +91,14 @@ void WordScan::compare(std::string_view text, std::size_t at, std::vector<Hit>& 
   }
 }
 
-void WordScan::find(std::string_view text, std::vector<Hit>& hits) const {
+void WordScan::find(std::string_view text, Bits places, std::size_t at, std::vector<Hit>& hits) const {
   if (text.size() < kMinBytes) return;
-  const std::size_t last = text.size() - kMinBytes;  // where a word can begin
-  const auto look = [&](std::size_t at) {
-    if (heads_.has(hash_of_head(four_of(text.data() + at)))) compare(text, at, hits);
-  };
-  for (std::size_t at = 0; at <= last; at += 2) {
-    if (!threes_.has(hash_of_three(four_of(text.data() + at)))) continue;
-    if (at > 0) look(at - 1);
-    look(at);
-  }
-  if (last % 2 != 0) look(last);
+  const char* const block = text.data() - at;
+  places.each(at, at + text.size() - (kMinBytes - 1), [&](std::size_t place) {
+    const std::uint32_t head = fold(four_of(block + place));
+    const Slot& slot = slots_[slot_of(head)];
+    if (slot.head == head) compare(slot, text, place - at, hits);
+  });
 }
 
 }  // namespace scalewatch::logimport

@@ -1,7 +1,6 @@
-// Finds any of many words in a text, in any case of letters, in one pass: what decides which formats look at a line. At every
-// other byte three bytes are hashed and looked up in a bitmap, which every word has with its first three bytes or the three
-// behind its first one; only where it says so are words compared. Costs well under a nanosecond a byte, however many words
-// there are.
+// Finds any of many words in a text, in any case of letters: what decides which formats look at a line. Where a word may begin
+// is found by vectors (marks.h), its first four bytes are looked up in a bitmap, and only where that says so are words
+// compared.
 #pragma once
 
 #include <array>
@@ -10,6 +9,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "server/logimport/marks.h"
 
 namespace scalewatch::logimport {
 
@@ -24,25 +25,15 @@ class WordScan {
   // Throws std::logic_error for a word of less than kMinBytes.
   explicit WordScan(const std::vector<std::string>& words);
 
-  // Appends every place of every word, in order of position. Thread-safe.
-  void find(std::string_view text, std::vector<Hit>& hits) const;
+  // Of all words, for Marks.
+  const Heads& heads() const { return heads_; }
+
+  // Appends every place of every word, in order of position. `places`: Marks::heads() of a block in which the text begins at
+  // `at`. Thread-safe.
+  void find(std::string_view text, Bits places, std::size_t at, std::vector<Hit>& hits) const;
 
  private:
-  static constexpr unsigned kBits = 16;  // of a hash
-  static constexpr std::size_t kChains = 4096;
-
-  class Bitmap {
-   public:
-    void set(std::uint32_t hash) { bits_[hash / 64] |= std::uint64_t{1} << (hash % 64); }
-    bool has(std::uint32_t hash) const { return (bits_[hash / 64] >> (hash % 64) & 1) != 0; }
-
-   private:
-    std::array<std::uint64_t, (std::size_t{1} << kBits) / 64> bits_{};
-  };
-
-  void compare(std::string_view text, std::size_t at, std::vector<Hit>& hits) const;
-
-  // The words of one chain stand side by side. All lower case.
+  // All lower case. Words that begin with the same four bytes stand side by side.
   struct Word {
     std::uint32_t head = 0;  // its first four bytes
     std::uint32_t word = 0;  // its index
@@ -51,14 +42,23 @@ class WordScan {
     std::uint32_t at = 0;    // its bytes in bytes_
     std::uint32_t length = 0;
   };
-  struct Chain {
-    std::uint32_t begin = 0, end = 0;
+  // The words that begin with a head in any case of letters.
+  struct Slot {
+    std::uint32_t head = 0;  // 0: none
+    std::uint16_t begin = 0, end = 0;
   };
-  Bitmap threes_;                        // of all words: bytes 0 to 2, and 1 to 3
-  Bitmap heads_;                         // of all words: bytes 0 to 3
-  std::array<Chain, kChains> chains_{};  // by the hash of the head
+  static constexpr unsigned kSlotBits = 10;
+
+  std::size_t slot_of(std::uint32_t head) const { return (head * factor_) >> (32 - kSlotBits); }
+  // Gives each head a slot of its own.
+  void fill_slots();
+  void compare(const Slot& slot, std::string_view text, std::size_t at, std::vector<Hit>& hits) const;
+
+  Heads heads_;
   std::vector<Word> words_;
   std::string bytes_;
+  std::uint32_t factor_ = 0x9e3779b1;  // 2^32 over the golden ratio, odd: spreads to the high bits
+  std::array<Slot, std::size_t{1} << kSlotBits> slots_{};
 };
 
 }  // namespace scalewatch::logimport

@@ -5,6 +5,8 @@
 #include <limits>
 #include <memory>
 
+#include "server/domain/blame_note.h"
+
 namespace scalewatch::logimport {
 namespace {
 
@@ -100,7 +102,7 @@ void Notes::give(domain::AttemptDigest& digest) {
     if (named.name.empty() && any_named) continue;
     const auto id = static_cast<std::uint32_t>(table->size());
     domain::TensorInfo info;
-    info.name = named.name.empty() ? "a module that the log does not name" : named.name;
+    info.name = named.name.empty() ? std::string(domain::kUnnamed) : named.name;
     info.role = named.role;
     info.forward_index = id;
     if (named.nan || named.inf) {

@@ -25,6 +25,11 @@ bool opens_value(const Line& line, std::size_t at) {
          line.text.substr(0, at - 1).find("\":") != std::string_view::npos;
 }
 
+// Whose own words people see.
+bool keeps_words(Reading::Kind kind) {
+  return kind == Reading::Kind::kFatal || kind == Reading::Kind::kMisuse || kind == Reading::Kind::kRanksDiffer;
+}
+
 bool stands(const Line& line, std::size_t at, Place place) {
   if (place == Place::kAnywhere || at == 0) return true;
   if (is_quote(line.text[at - 1])) return opens_value(line, at);
@@ -68,7 +73,7 @@ void TemplateFormat::read(const Line& line, std::size_t at, std::size_t anchor, 
     reading.where = now.where;
     reading.non_finite = now.non_finite;
     reading.misuse_kind = now.misuse_kind;
-    if (now.kind != Reading::Kind::kRecord && now.kind != Reading::Kind::kProgress) {
+    if (keeps_words(now.kind)) {
       reading.detail = line.text.substr(at, std::min(match.end() - at, kMaxDetailBytes));
     }
     if (!match.apply(reading) || (now.finish != nullptr && !now.finish(reading))) {

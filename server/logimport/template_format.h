@@ -27,8 +27,8 @@ struct LineRule {
   std::string_view misuse_kind = {};  // Reading::misuse_kind
 };
 
-// Events keep the line's words from there on as Reading::detail (records do not). Of rules that begin at the same place the
-// first that matches reads; put the longer one first.
+// What is fatal, wrong use or differs between ranks keeps the line's words from there on as Reading::detail. Of rules that
+// begin at the same place the first that matches reads; put the longer one first.
 class TemplateFormat : public Format {
  public:
   // rules and name in static storage. Throws std::logic_error as Template does.

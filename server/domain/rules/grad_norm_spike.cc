@@ -22,7 +22,7 @@ class GradNormSpike : public PersistedRule<GradNormSpike> {
     const bool known = norms_.size() >= t.norm_spike_min_samples;
     // A record that stands for many attempts says more than one of a single attempt.
     const bool coarse = norms_.size() > 0 && attempt.attempt() >= last_attempt_ + t.coarse_log;
-    const double octaves = median > 0 ? std::log2(*norm / median) : 0;
+    const double octaves = median > 0 && *norm > median ? std::log2(*norm / median) : 0;
     last_attempt_ = attempt.attempt();
     norms_.push(*norm, t.norm_spike_window);
     ++samples_;

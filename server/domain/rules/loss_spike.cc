@@ -25,8 +25,11 @@ class LossSpike : public PersistedRule<LossSpike> {
     double limit = 0;
     if (loss) {
       median = losses_.median();
-      limit = median + std::max(t.loss_spike_mads * losses_.mad(median), t.loss_spike_share * std::abs(median));
-      if (losses_.size() >= t.loss_spike_min_samples && *loss > limit) {
+      const double share = t.loss_spike_share * std::abs(median);
+      // Most losses are not even this far up: then it does not matter how much they usually differ.
+      const bool up = losses_.size() >= t.loss_spike_min_samples && *loss > median + share;
+      if (up) limit = median + std::max(t.loss_spike_mads * losses_.mad(median), share);
+      if (up && *loss > limit) {
         if (streak_++ == 0) {
           first_attempt_ = attempt.attempt();
           first_step_ = attempt.step();

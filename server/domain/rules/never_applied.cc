@@ -16,6 +16,9 @@ class NeverApplied : public StatelessRule<NeverApplied> {
     for (const OptimizerStep& part : step.optimizers) {
       const OptimizerTrack& optimizer = step.scaler->optimizers[part.track];
       if (optimizer.applied > 0) {
+        // Only the first that is applied can end it.
+        const std::uint64_t now = step.passed + (part.outcome == Outcome::kApplied ? 1 : 0);
+        if (optimizer.applied > now) continue;
         context.sink.resolve(name(), optimizer_subject(*step.scaler, optimizer));
         continue;
       }
@@ -59,13 +62,19 @@ class NeverApplied : public StatelessRule<NeverApplied> {
     draft.first_step = optimizer.first_step;
     draft.attempt = attempt;
     draft.step = step;
-    draft.summary = fmt::format("{} has applied none of {} attempts; from an initial scale of {} at most {} are explained",
-                                scaler_text(subject), skipped, scale_text(scaler.init), number_text(allowed));
-    if (down && !too_many) {
-      draft.summary = fmt::format("{} has applied none of {} attempts, and its scale is down to {}", scaler_text(subject),
-                                  skipped, scale_text(scale));
+    draft.summary = fmt::format("{} has applied none of {} attempts", scaler_text(subject), skipped);
+    if (optimizer.unseen_skips > 0) {  // its reader counts fewer lines
+      draft.summary += fmt::format(" ({} of them, by the log's own count, before its first line)", optimizer.unseen_skips);
     }
-    draft.evidence = {{"attempts", attempts, "attempts", allowed},
+    if (too_many) {
+      draft.summary +=
+          fmt::format("; from an initial scale of {} at most {} are explained", scale_text(scaler.init), number_text(allowed));
+    } else {
+      draft.summary += down ? fmt::format(", and its scale is down to {}", scale_text(scale))
+                            : fmt::format(" when the {} ended", scaler.from_log ? "log" : "run");
+    }
+    const double limit = too_many || down ? allowed : static_cast<double>(context.thresholds.never_applied_at_end);
+    draft.evidence = {{"attempts", attempts, "attempts", limit},
                       {"applied", 0, "attempts", {}},
                       {"init_scale", scaler.init, "", {}},
                       {"scale", scale, "", std::max(1.0, scaler.floor)}};

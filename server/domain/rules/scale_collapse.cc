@@ -8,12 +8,28 @@
 namespace scalewatch::domain {
 namespace {
 
+// log2, remembered: a scale stays as it is for many attempts.
+class Octaves {
+ public:
+  double of(double scale) {
+    if (scale != scale_) {
+      scale_ = scale;
+      octaves_ = std::log2(scale);
+    }
+    return octaves_;
+  }
+
+ private:
+  double scale_ = 1;
+  double octaves_ = 0;
+};
+
 // The median of the last scales, in quarter octaves; a scaler takes few distinct values, so counting them is cheap.
 class ScaleMedian {
  public:
-  // The scale of `times` attempts in a row.
-  void push(double scale, std::uint64_t times, std::uint64_t limit) {
-    const auto bin = static_cast<std::int16_t>(std::lround(4 * std::log2(scale)));
+  // The scale of `times` attempts in a row, as its log2.
+  void push(double octaves, std::uint64_t times, std::uint64_t limit) {
+    const auto bin = static_cast<std::int16_t>(std::lround(4 * octaves));
     const auto added = static_cast<std::uint32_t>(std::min(times, limit));
     if (!order_.empty() && order_.back().first == bin) {
       order_.back().second += added;
@@ -66,16 +82,16 @@ class ScaleCollapse : public PersistedRule<ScaleCollapse> {
     if (step.grew) state.backoffs_below_one = 0;
     if (step.backed_off && *now < 1) ++state.backoffs_below_one;
 
-    const double octaves = *now > 0 ? std::log2(*now) : -1000;
+    const double octaves = *now > 0 ? now_.of(*now) : -1000;
     const bool has_median = state.median.size() >= t.collapse_min_attempts;
     const double median = has_median ? state.median.octaves() : 0;
     const bool below_median = has_median && octaves <= median - t.collapse_octaves;
     const bool halving_below_one = state.backoffs_below_one >= t.collapse_backoffs_below_one;
     const bool absolute = *now < t.collapse_absolute;
     const bool still = (has_median && octaves <= median - t.collapse_octaves + t.collapse_resolve_octaves) ||
-                       halving_below_one || octaves < std::log2(t.collapse_absolute) + t.collapse_resolve_octaves;
+                       halving_below_one || octaves < least_.of(t.collapse_absolute) + t.collapse_resolve_octaves;
     if (step.after_calibration && step.scale_before && *step.scale_before > 0 && std::isfinite(*step.scale_before)) {
-      state.median.push(*step.scale_before, step.passed + 1, std::max(t.collapse_window, t.collapse_min_attempts));
+      state.median.push(before_.of(*step.scale_before), step.passed + 1, std::max(t.collapse_window, t.collapse_min_attempts));
     }
     if (step.backed_off) {
       // What the collapse began with: the first backoff since the last growth.
@@ -148,6 +164,7 @@ class ScaleCollapse : public PersistedRule<ScaleCollapse> {
     }
   };
   std::map<std::string, State> states_;
+  Octaves now_, before_, least_;
 };
 
 }  // namespace

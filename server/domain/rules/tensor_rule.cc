@@ -70,6 +70,10 @@ std::string octaves_text(double octaves) {
 }
 
 void JoinedTensorRule::on_attempt(const ClosedAttempt& attempt, const RuleContext& context) {
+  if (open_.empty() && std::all_of(context.run.ranks.begin(), context.run.ranks.end(),
+                                   [](const auto& rank) { return rank.second.tensor_faults.empty(); })) {
+    return;
+  }
   std::map<std::string, GroupFaults> groups;
   std::size_t live = 0;
   for (const auto& [number, rank] : context.run.ranks) {

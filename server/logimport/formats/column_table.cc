@@ -4,6 +4,7 @@
 //   0         0.512345    0.431234    0.812000  00:12
 // Columns are kept apart by tabs, bars or at least two blanks; by single blanks where the header has nothing else.
 #include <algorithm>
+#include <array>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,18 @@ constexpr std::uint64_t kMaxOther = 4;   // lines between header and rows, or be
 
 bool is_blank(char c) {
   return c == ' ' || c == '\t';
+}
+
+// What no name of a column holds.
+bool in_no_name(char c) {
+  static constexpr auto kThese = [] {
+    std::array<bool, 256> these{};
+    for (const char one : {':', '=', '{', '}', '(', ')', '[', ']', ';', ',', '"', '\''}) {
+      these[static_cast<unsigned char>(one)] = true;
+    }
+    return these;
+  }();
+  return kThese[static_cast<unsigned char>(c)];
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -99,12 +112,13 @@ class ColumnTable final : public Format {
  private:
   // Names only, the first a position, one of them a result.
   bool header(std::string_view text) {
+    if (std::any_of(text.begin(), text.end(), in_no_name)) return false;
     const Gap gap = gap_of(text);
     cut(text, gap, cells_);
     if (cells_.size() < 2 || cells_.size() == kMaxColumns) return false;
     bool result = false;
     for (const std::string_view cell : cells_) {
-      if (cell.empty() || cell.size() > 40 || cell.find_first_of(":={}()[];,\"'") != std::string_view::npos) return false;
+      if (cell.empty() || cell.size() > 40) return false;
       if (parse_number(cell)) return false;
       const Meaning m = meaning_of(cell, true).meaning;
       result = result || m == Meaning::kLoss || m == Meaning::kLossMean || m == Meaning::kValidLoss || m == Meaning::kScale;

@@ -34,6 +34,14 @@ bool is_letter(char c) {
 constexpr std::size_t kMaxShortened = 5;  // bytes of a word that a point shortens
 constexpr std::size_t kMaxKeyWords = 7;   // "number of skipped iterations" has four
 
+// "loss is 0.5" and "avg loss so far is 0.5": a sentence that names its number.
+std::string_view without_verb(std::string_view key) {
+  for (const std::string_view verb : {" is", " was", " so far"}) {
+    if (key.ends_with(verb)) key.remove_suffix(verb.size());
+  }
+  return key;
+}
+
 }  // namespace
 
 // One pass from left to right. A phrase is the words since the last thing that ends one; the number that follows takes it.
@@ -314,6 +322,7 @@ class PairScanner {
     const bool named = phrase_words_ > 0;
     pair.key = named ? text_.substr(phrase_begin_, phrase_end_ - phrase_begin_) : std::string_view();
     pair.separator = named ? separator_ : ' ';
+    if (named && separator_ == ' ' && phrase_words_ > 1) pair.key = without_verb(pair.key);
     pair.wide = named && phrase_wide_;
     named_ = named_ || named;
     pair.percent = pair.unit = false;

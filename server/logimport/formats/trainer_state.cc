@@ -1,5 +1,6 @@
 // Hugging Face's trainer_state.json, whose log_history lists the dictionaries that the trainer printed, and any JSON array of
 // such records. Read as a stream: the numbers of one object are gathered as a line of text and read like a line.
+#include <array>
 #include <string>
 
 #include "server/logimport/formats/formats.h"
@@ -43,7 +44,7 @@ class JsonRecords : public ContentFormat {
   void finish(ReadingSink& /*sink*/) override {}
 
  protected:
-  // Objects at this depth and in an array of this name are records.
+  // Objects at this depth and right in an array of this name are records.
   virtual bool is_record(std::size_t depth, std::string_view array) const = 0;
   virtual const RecordRules& rules() const = 0;
   virtual bool accept(const Pairs& pairs, Reading& reading) const = 0;
@@ -95,8 +96,8 @@ class JsonRecords : public ContentFormat {
 
   void open(char c) {
     if (depth_ < kMaxDepth) {
-      if (c == '[') array_ = key_;
-      if (c == '{' && is_record(depth_, array_)) {
+      arrays_[depth_] = c == '[' ? key_ : std::string();
+      if (c == '{' && is_record(depth_, depth_ > 0 ? arrays_[depth_ - 1] : std::string())) {
         record_.clear();
         record_depth_ = depth_ + 1;
         record_line_ = line_;
@@ -140,7 +141,8 @@ class JsonRecords : public ContentFormat {
   bool in_string_ = false;
   bool escaped_ = false;
   std::size_t depth_ = 0;
-  std::string token_, key_, array_;
+  std::string token_, key_;
+  std::array<std::string, kMaxDepth> arrays_;  // names of those that are open, by depth
   std::string record_;
   std::size_t record_depth_ = 0;
   std::uint64_t record_line_ = 0;

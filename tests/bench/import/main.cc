@@ -1,13 +1,13 @@
 // What reading a log costs on one core: a mix of all formats, made in memory, fed in blocks as a file would be. Reading alone,
 // and with the story and the domain's judgement; and what of that the domain takes, an attempt.
 //
-// scalewatch_bench_import [--json] [--mb N]      (2,000 MB by default)
+// scalewatch_bench_import [--json] [--mb N] [--only reading|whole|domain]    (2,000 MB by default)
+// scalewatch_bench_import --write FILE [--mb N]                              the mix as a file, for the programs themselves
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
 #include <string>
 #include <string_view>
@@ -88,47 +88,83 @@ Judged judge(const Mix& mix) {
   return judged;
 }
 
-int run(bool json, std::uint64_t megabytes) {
+// What was asked for; all of it by default.
+struct Options {
+  bool json = false;
+  std::uint64_t megabytes = 2000;
+  std::string_view only;      // "reading", "whole" or "domain": nothing else is run, for profilers
+  const char* out = nullptr;  // the mix goes to this file, and nothing is measured
+};
+
+int write_mix(const Mix& mix, const Options& options) {
+  std::FILE* file = std::fopen(options.out, "wb");
+  if (file == nullptr) return 1;
+  bool well = true;
+  for (std::uint64_t left = options.megabytes * 1000 * 1000; left > 0 && well;) {
+    const std::size_t now = std::min<std::uint64_t>(left, mix.text.size());
+    well = std::fwrite(mix.text.data(), 1, now, file) == now;
+    left -= now;
+  }
+  return std::fclose(file) == 0 && well ? 0 : 1;
+}
+
+int run(const Options& options) {
   const Mix mix = make_mix(kMixBytes, 7);
-  const std::uint64_t total = megabytes * 1000 * 1000;
-  Count sink;
-  LogReader reader(sink);
-  reader.begin_file(0);
-  const double reading = feed(mix, total, [&](std::string_view block) { reader.feed(block); });
-  reader.end_file();
-  const ReadSummary summary = reader.summary();
-  const double read_peak = peak_mb();
-
-  LogDoctor doctor;
-  doctor.begin_file();
-  const double whole = feed(mix, total, [&](std::string_view block) { doctor.feed(block); });
-  doctor.end_file();
-  doctor.finish();
-  const double whole_peak = peak_mb();
-
-  const Judged judged = judge(mix);
+  if (options.out != nullptr) return write_mix(mix, options);
+  const auto wanted = [&](std::string_view part) { return options.only.empty() || options.only == part; };
+  const std::uint64_t total = options.megabytes * 1000 * 1000;
+  double reading = 0;
+  double whole = 0;
+  double read_peak = 0;
+  double whole_peak = 0;
+  ReadSummary summary;
+  Judged judged;
+  if (wanted("reading")) {
+    Count sink;
+    LogReader reader(sink);
+    reader.begin_file(0);
+    reading = feed(mix, total, [&](std::string_view block) { reader.feed(block); });
+    reader.end_file();
+    summary = reader.summary();
+    read_peak = peak_mb();
+  }
+  if (wanted("whole")) {
+    LogDoctor doctor;
+    doctor.begin_file();
+    whole = feed(mix, total, [&](std::string_view block) { doctor.feed(block); });
+    doctor.end_file();
+    doctor.finish();
+    summary = doctor.summary();
+    whole_peak = peak_mb();
+  }
+  if (wanted("domain")) judged = judge(mix);
+  const double fed = static_cast<double>(total) / 1e6;
+  const auto rate = [&](double seconds) { return seconds > 0 ? fed / seconds : 0; };
+  if (!options.only.empty()) {
+    std::printf("reading %.1f MB/s, whole %.1f MB/s, domain %.0f ns an attempt\n", rate(reading), rate(whole), judged.ns);
+    return 0;
+  }
   const double passes = static_cast<double>(total) / static_cast<double>(mix.text.size());
   const double attempts = static_cast<double>(judged.attempts) * passes;
   const double story_ns = (whole - reading) * 1e9 / attempts - judged.ns;
-  const double fed = static_cast<double>(total) / 1e6;
   const double matching = static_cast<double>(mix.matching) / static_cast<double>(mix.lines);
   const double per_line = reading * 1e9 / static_cast<double>(summary.lines);
   const auto lines = static_cast<unsigned long long>(summary.lines);
   const auto readings = static_cast<unsigned long long>(summary.readings);
-  if (json) {
+  if (options.json) {
     std::printf(
         "{\"mb\": %.0f, \"lines\": %llu, \"readings\": %llu, \"matching_share\": %.3f, \"mb_per_second\": %.1f, "
         "\"goal_mb_per_second\": "
         "%.0f, \"ns_per_line\": %.0f, \"with_story_mb_per_second\": %.1f, \"peak_mb\": %.1f, \"with_story_peak_mb\": %.1f, "
         "\"goal_peak_mb\": %.0f, \"attempts\": %.0f, \"reading_ns_per_attempt\": %.0f, \"story_ns_per_attempt\": %.0f, "
         "\"domain_ns_per_attempt\": %.0f}\n",
-        fed, lines, readings, matching, fed / reading, kGoalMbPerSecond, per_line, fed / whole, read_peak, whole_peak,
+        fed, lines, readings, matching, rate(reading), kGoalMbPerSecond, per_line, rate(whole), read_peak, whole_peak,
         kGoalMemoryMb, attempts, reading * 1e9 / attempts, story_ns, judged.ns);
   } else {
     std::printf("%.0f MB, %llu lines, %.0f%% of them matter, %llu readings\n", fed, lines, matching * 100, readings);
-    std::printf("  reading               %7.1f MB/s of one core   (goal %.0f)   %.0f ns a line\n", fed / reading,
+    std::printf("  reading               %7.1f MB/s of one core   (goal %.0f)   %.0f ns a line\n", rate(reading),
                 kGoalMbPerSecond, per_line);
-    std::printf("  with story and rules  %7.1f MB/s of one core   (goal %.0f)\n", fed / whole, kGoalMbPerSecond);
+    std::printf("  with story and rules  %7.1f MB/s of one core   (goal %.0f)\n", rate(whole), kGoalMbPerSecond);
     std::printf("  peak memory           %7.1f MB, %.1f with the story   (goal %.0f; 8 of them are the mix)\n", read_peak,
                 whole_peak, kGoalMemoryMb);
     std::printf("  an attempt (%.0f)     reading %.0f ns, story %.0f ns, domain with its rules %.0f ns\n", attempts,
@@ -141,17 +177,21 @@ int run(bool json, std::uint64_t megabytes) {
 }  // namespace scalewatch::logimport
 
 int main(int argc, char** argv) {
-  bool json = false;
-  std::uint64_t megabytes = 2000;
+  scalewatch::logimport::Options options;
   for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--json") == 0) {
-      json = true;
-    } else if (std::strcmp(argv[i], "--mb") == 0 && i + 1 < argc) {
-      megabytes = std::max<std::uint64_t>(1, std::strtoull(argv[++i], nullptr, 10));
+    const std::string_view option = argv[i];
+    if (option == "--json") {
+      options.json = true;
+    } else if (option == "--mb" && i + 1 < argc) {
+      options.megabytes = std::max<std::uint64_t>(1, std::strtoull(argv[++i], nullptr, 10));
+    } else if (option == "--only" && i + 1 < argc) {
+      options.only = argv[++i];
+    } else if (option == "--write" && i + 1 < argc) {
+      options.out = argv[++i];
     } else {
-      std::fprintf(stderr, "usage: scalewatch_bench_import [--json] [--mb N]\n");
+      std::fprintf(stderr, "usage: scalewatch_bench_import [--json] [--mb N] [--only reading|whole|domain] [--write FILE]\n");
       return 2;
     }
   }
-  return scalewatch::logimport::run(json, megabytes);
+  return scalewatch::logimport::run(options);
 }

@@ -4,6 +4,7 @@
 #include <limits>
 #include <sstream>
 
+#include "server/cli/finding_text.h"
 #include "server/cli/text/escape.h"
 #include "server/cli/text/layout.h"
 #include "server/cli/text/plot.h"
@@ -122,6 +123,14 @@ TEST(Units, Scales) {
   EXPECT_EQ(scale(0), "0");
   EXPECT_EQ(scale(kNan), "NaN");
   EXPECT_EQ(scale(kInf), "Inf");
+}
+
+TEST(Evidence, ScalesArePowersOfTwoAndOtherNumbersAreNot) {
+  EXPECT_EQ(evidence_text({"init_scale", 4294967296, "", 1}), "init scale 2^32 (limit 1)");
+  EXPECT_EQ(evidence_text({"scale", std::ldexp(1.0, -14), "", std::ldexp(1.0, -7)}), "scale 2^-14 (limit 2^-7)");
+  EXPECT_EQ(evidence_text({"scale", 512, "", {}}), "scale 512");
+  EXPECT_EQ(evidence_text({"scale", 40000, "", {}}), "scale 40000");
+  EXPECT_EQ(evidence_text({"attempts", 1024, "attempts", 2048}), "attempts 1024 attempts (limit 2048)");
 }
 
 TEST(Units, PercentNeverRoundsAwayAFault) {

@@ -1,4 +1,5 @@
 // Real logs: every failure is found, no healthy run is disturbed, also when the log is cut anywhere.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,6 +39,18 @@ TEST(Cases, EveryFailureIsFoundAndNoControlIsDisturbed) {
   }
   std::cout << level << " of " << cases().size() << " verdicts reach their level\n";
   EXPECT_EQ(level, 36);
+}
+
+// What a headline says must hold for who counts the lines himself.
+TEST(Cases, HeadlinesSayWhatTheLogDoesNotHold) {
+  const auto headline = [](std::string_view id) {
+    const auto one = std::find_if(cases().begin(), cases().end(), [&](const LogCase& c) { return c.id == id; });
+    return one == cases().end() ? std::string() : diagnose_text(one->log).headline;
+  };
+  EXPECT_THAT(headline("gpt-neo-finetune-7"),
+              ::testing::HasSubstr("none of 14 attempts (9 of them, by the log's own count, before its first line) when the "
+                                   "log ended"));
+  EXPECT_THAT(headline("fairseq-4244"), ::testing::HasSubstr("Inf in the activation (unnamed module)"));
 }
 
 // A file that is still being written, or was copied in part.

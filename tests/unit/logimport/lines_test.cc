@@ -14,11 +14,14 @@ using ::testing::ElementsAre;
 
 class Pieces : public PieceSink {
  public:
-  void piece(std::string_view text, std::uint64_t number, std::uint32_t piece, bool cut) override {
-    texts.push_back(std::to_string(number) + "." + std::to_string(piece) + " " + std::string(text.substr(0, 40)));
-    longest = std::max(longest, text.size());
-    cuts += cut ? 1 : 0;
+  void piece(const Piece& piece) override {
+    texts.push_back(std::to_string(piece.number) + "." + std::to_string(piece.piece) + " " +
+                    std::string(piece.text.substr(0, 40)));
+    longest = std::max(longest, piece.text.size());
+    cuts += piece.cut ? 1 : 0;
   }
+  const Heads& heads() const override { return heads_; }
+  Heads heads_{{}};
   std::vector<std::string> texts;
   std::size_t longest = 0;
   int cuts = 0;

@@ -20,6 +20,42 @@ TEST(Bars, ARecordIsOfTheNearestBarBeforeIt) {
   EXPECT_EQ(all[1].step, 4);
 }
 
+// A file that lost its carriage returns: bars, the record of the last of them, and bars again.
+TEST(Bars, OneLineHoldsManyOfThemAndARecord) {
+  const auto all = read_text(
+      "Loading checkpoint shards:  33%|#3   | 1/3 [00:01<00:02,  1.39s/it]Loading checkpoint shards: 100%|####| 3/3 "
+      "[00:02<00:00,  1.07it/s]\n"
+      "  0%|     | 9/900 [00:14<2:13:35,  1.65s/it]  1%|     | 10/900 [00:16<2:14:42,  1.67s/it]                       "
+      "    {'loss': 1.5, 'grad_norm': 1.2, 'learning_rate': 9.9e-05, 'entropy': 1.5, 'num_tokens': 52034.0, 'epoch': 0.01}\n"
+      "  1%|     | 10/900 [00:16<2:14:42,  1.67s/it]  1%|     | 11/900 [00:17<2:12:22,  1.64s/it]\n");
+  ASSERT_EQ(all.size(), 4U);
+  EXPECT_EQ(all[1].kind, Kind::kRecord);
+  EXPECT_EQ(all[1].step, 10);
+  EXPECT_EQ(all[1].steps_total, 900);
+  EXPECT_EQ(all[1].loss, 1.5);
+  EXPECT_EQ(all[3].step, 11);
+}
+
+TEST(KeyValue, ASentenceNamesItsNumber) {
+  const auto all = read_records(
+      "Epoch 0, Step 25, total used time 7.17 (s), avg loss so far is 0.1097\n"
+      "Epoch 0, Step 50, total used time 14.05 (s), avg loss so far is nan\n"
+      "Epoch 0, val loss is 0.0477, val mse is 0.0242.\n");
+  ASSERT_EQ(all.size(), 3U);
+  EXPECT_EQ(all[0].step.value_or(*all[0].batch), 25);
+  EXPECT_EQ(all[0].loss, 0.1097);
+  EXPECT_EQ(all[0].loss_span, Reading::Span::kTotal);
+  EXPECT_TRUE(std::isnan(*all[1].loss));
+  EXPECT_EQ(all[2].valid_loss, 0.0477);
+  EXPECT_FALSE(all[2].loss);
+}
+
+TEST(KeyValue, ProseAboutALossIsNoRecord) {
+  EXPECT_TRUE(read_records("If the loss is 0.5 at step 100 or so, you should try what the authors of the paper did for it.\n"
+                           "It took 3 weeks until the loss was 2 times as low as in epoch 1 of the run before that one.\n")
+                  .empty());
+}
+
 TEST(Pairs, ACountOfNansIsNoNan) {
   const auto all = read_records(
       " samples/sec: 4.2 | iteration       30/  320000 | elapsed time per iteration (ms): 412.0 | learning rate: 1.200E-05 | "

@@ -60,6 +60,26 @@ TEST(TrainerState, LogHistoryIsRead) {
   }
 }
 
+// Lists within a record, and what newer versions write behind the history.
+TEST(TrainerState, OtherListsAndCallbacksHideNothing) {
+  const auto readings = read_text(R"({
+  "global_step": 30,
+  "log_history": [
+    {"epoch": 0.1, "loss": 2.5, "learning_rate": 1e-05, "step": 10, "lengths": [3, 4, {"loss": 9.0, "step": 1}]},
+    {"epoch": 0.2, "loss": 2.4, "learning_rate": 1e-05, "step": 20, "total_flos": 1.5e+17},
+    {"epoch": 0.2, "loss": 2.3, "learning_rate": 1e-05, "step": 20},
+    {"epoch": 0.3, "eval_loss": NaN, "eval_runtime": 3.0, "step": 30}
+  ],
+  "stateful_callbacks": {"TrainerControl": {"args": {"loss": 7.0, "step": 5}, "loss": 8.0, "step": 6, "attributes": {}}}
+})");
+  ASSERT_EQ(readings.size(), 4U);
+  EXPECT_EQ(readings[0].step, 10);
+  EXPECT_EQ(readings[0].loss, 2.5);
+  EXPECT_EQ(readings[1].step, 20);
+  EXPECT_EQ(readings[2].loss, 2.3);
+  EXPECT_TRUE(std::isnan(*readings[3].valid_loss));
+}
+
 TEST(JsonArray, RecordsAreReadAndProseIsNot) {
   const auto readings =
       read_text(R"([{"epoch": 1, "train_loss": 0.5, "note": "step 7 loss: 9"}, {"epoch": 2, "train_loss": 0.25}])");

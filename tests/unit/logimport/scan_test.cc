@@ -30,8 +30,13 @@ TEST(ScanTest, FindsWhatAPlainSearchFinds) {
         text += alphabet[random() % alphabet.size()];
       }
     }
+    // Somewhere in a block.
+    const std::size_t before = random() % 200;
+    const std::string block = std::string(before, 's') + text + std::string(random() % 80, 's');
+    Marks marks;
+    marks.look(block, scan.heads());
     std::vector<WordScan::Hit> hits;
-    scan.find(text, hits);
+    scan.find(std::string_view(block).substr(before, text.size()), marks.heads(), before, hits);
     std::size_t expected = 0;
     for (std::uint32_t w = 0; w < words.size(); ++w) {
       const std::string word = lowered(words[w]);
