@@ -8,7 +8,6 @@
 #include <grpcpp/impl/service_type.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/security/server_credentials.h>
-#include <grpcpp/security/tls_credentials_options.h>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -20,6 +19,7 @@
 #include <string>
 #include <utility>
 
+#include "server/app/grpc_tls.h"
 #include "server/app/log.h"
 
 namespace scalewatch::app {
@@ -47,27 +47,11 @@ void log_grpc(gpr_log_func_args* args) {
 }
 
 constexpr std::chrono::milliseconds kHandshake{10'000};
-constexpr unsigned kLookSeconds = 1;  // at the certificates
+constexpr std::chrono::milliseconds kIdle{
+    600'000};  // a connection without a call is closed; clients make another when they call
 
 int to_int(std::chrono::milliseconds duration) {
   return static_cast<int>(duration.count());
-}
-
-std::shared_ptr<grpc::ServerCredentials> credentials_of(const auth::TlsFiles& files) {
-  namespace ge = grpc::experimental;
-  if (!files.on()) return grpc::InsecureServerCredentials();
-  ge::TlsServerCredentialsOptions options(
-      std::make_shared<ge::FileWatcherCertificateProvider>(files.key, files.certificate, files.client_ca, kLookSeconds));
-  options.watch_identity_key_cert_pairs();
-  if (files.client_ca.empty()) {
-    options.set_cert_request_type(GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
-  } else {
-    options.watch_root_certs();
-    options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  }
-  // A server has no name of its clients to check.
-  options.set_check_call_host(false);
-  return ge::TlsServerCredentials(options);
 }
 
 }  // namespace
@@ -87,6 +71,11 @@ GrpcListener::GrpcListener(const Address& address, const GrpcOptions& options, s
   grpc::ServerBuilder builder;
   builder.SetResourceQuota(quota);
   builder.SetMaxReceiveMessageSize(static_cast<int>(max_message_bytes));
+  // A few bytes can be gigabytes once they are unpacked, which gRPC does before it looks at their size: our clients send
+  // nothing compressed.
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+  builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   // Otherwise a second server would share the port silently.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, static_cast<int>(options.max_streams_per_connection));
@@ -98,9 +87,12 @@ GrpcListener::GrpcListener(const Address& address, const GrpcOptions& options, s
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, to_int(options.keepalive_timeout));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, to_int(options.min_ping_interval));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, to_int(kIdle));
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, to_int(kHandshake));
   int port = 0;
-  builder.AddListeningPort(address.text(), credentials_of(security.tls), &port);
+  builder.AddListeningPort(address.text(),
+                           security.certificates ? tls_credentials(security.certificates) : grpc::InsecureServerCredentials(),
+                           &port);
   for (const auto& service : services_) builder.RegisterService(service.get());
   builder.experimental().SetInterceptorCreators(meter_calls(std::move(ended)));
   server_ = builder.BuildAndStart();

@@ -7,6 +7,7 @@
 
 #include "server/app/call_meter.h"
 #include "server/app/config.h"
+#include "server/auth/certificates.h"
 
 namespace grpc {
 class Server;
@@ -16,8 +17,8 @@ class Service;
 namespace scalewatch::app {
 
 struct GrpcSecurity {
-  auth::TlsFiles tls;   // read again by gRPC when they change
-  bool tokens = false;  // are asked for: what needs none is not offered, but for health
+  std::shared_ptr<auth::Certificates> certificates;  // null: no TLS
+  bool tokens = false;                               // are asked for: what needs none is not offered, but for health
 };
 
 class GrpcListener {

@@ -21,6 +21,7 @@
 #include "server/alerting/alerts_api.h"
 #include "server/alerting/alerts_service.h"
 #include "server/alerting/delivery.h"
+#include "server/alerting/http_sender.h"
 #include "server/alerting/sink_tester.h"
 #include "server/app/alert_log.h"
 #include "server/app/config_diff.h"
@@ -87,6 +88,15 @@ metrics::StoreSample store_sample(history::SqliteStore& store, const std::filesy
   return out;
 }
 
+metrics::RefusalSample refusal_sample(const auth::Gate& gate) {
+  metrics::RefusalSample out;
+  for (std::size_t i = 0; i < auth::kRefusals; ++i) {
+    out.by_cause.emplace_back(auth::kRefusalNames.at(i), gate.refusals().of(static_cast<auth::Refusal>(i)));
+  }
+  out.slowed = gate.slowed_count();
+  return out;
+}
+
 metrics::ReloadSample reload_sample(const engine::ReloadStatus& status) {
   return {status.last_successful, status.success_ms, status.reloads, status.failures};
 }
@@ -115,11 +125,13 @@ class CannotReload : public std::runtime_error {
   engine::Status::Code code;
 };
 
-http::Options http_options(const Config& config) {
+http::Options http_options(const Config& config, const std::shared_ptr<auth::Certificates>& certificates) {
   http::Options options = config.http;
   options.address = config.http_address.host;
   options.port = config.http_address.port;
-  options.tls = config.tls;
+  options.certificates = certificates;
+  options.own_names_only = config.http_address.loopback() && config.gate.tokens_file.empty();
+  options.public_host = alerting::url_host(config.public_url);
   return options;
 }
 
@@ -135,7 +147,8 @@ struct Server::Impl {
         running(std::make_shared<const Config>(from)),
         gate(config.gate),
         exporter(config.metrics, metrics_sources(), kVersion),
-        http(http_options(config), http_sources()),
+        certificates(config.tls.on() ? std::make_shared<auth::Certificates>(config.tls) : nullptr),
+        http(http_options(config, certificates), http_sources()),
         store(history::SqliteStore::open(config.data_dir, config.history)),
         delivery(config.sinks, *store, clock, delivery_options(config)),
         book(config.sinks, config.alerts, clock, [this](const engine::CommitBatch& batch) { delivery.committed(batch); }),
@@ -153,7 +166,7 @@ struct Server::Impl {
               engine.acknowledge(id, who, comment, std::move(done));
             },
             book, tester),
-        grpc(config.grpc_address, config.grpc, config.engine.limits.max_message_bytes(), {config.tls, !gate.open()},
+        grpc(config.grpc_address, config.grpc, config.engine.limits.max_message_bytes(), {certificates, !gate.open()},
              make_services(),
              [this](const auto& method, const auto& code, auto seconds) { exporter.rpc_ended(method, code, seconds); }),
         alert_log(engine.alert_feed()) {
@@ -320,7 +333,8 @@ struct Server::Impl {
             },
             [this] { return reload_sample(reloads); },
             [this] { return clock.wall_ms(); },
-            [this] { return phase == Phase::kStarting ? std::uint64_t{0} : std::uint64_t{book.unreadable()}; }};
+            [this] { return phase == Phase::kStarting ? std::uint64_t{0} : std::uint64_t{book.unreadable()}; },
+            [this] { return refusal_sample(gate); }};
   }
   http::Sources http_sources() {
     return {[this] { return exporter.page(); },
@@ -378,6 +392,7 @@ struct Server::Impl {
   SystemClock clock;
   auth::Gate gate;
   metrics::Exporter exporter;
+  const std::shared_ptr<auth::Certificates> certificates;  // null: no TLS
   http::Server http;
   const std::unique_ptr<history::SqliteStore> store;
   alerting::Delivery delivery;

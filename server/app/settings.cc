@@ -100,6 +100,11 @@ std::vector<Setting> settings(Config& c) {
   add(number("limits.max_streams", c.gate.max_streams, 0, 10'000'000, "streams of all clients together; 0 = no limit"));
   add(number("limits.max_records_per_second", c.gate.max_records_per_second, 0, 1'000'000'000,
              "of all clients together: more is read later; 0 = no limit"));
+  add(number("limits.max_queries_per_token", c.gate.max_queries_per_token, 0, 1'000'000,
+             "calls at once of a token that has no limit of its own; 0 = no limit"));
+  add(duration("limits.hello_within", c.gate.hello_within, 100, kDay, "a stream that says no Hello for this long ends"));
+  add(duration("limits.reader_patience", c.gate.reader_patience, 100, kDay,
+               "a live reader who takes nothing for this long is cut"));
 
   domain::CollectionOptions& k = e.collection;
   add(flag("collection.stats_leader", k.stats_leader, "of ranks that hold the same tensors, one sends full statistics"));

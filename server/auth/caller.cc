@@ -48,9 +48,11 @@ void Token::revoke() {
   record_.reset();
 }
 
-Permit Token::take_query(const std::shared_ptr<Token>& self) {
+Permit Token::take_query(const std::shared_ptr<Token>& self, std::uint64_t otherwise) {
   const std::lock_guard lock(self->mutex_);
-  if (self->record_ == nullptr || !within(self->record_->limits.queries, self->queries_)) return nullptr;
+  if (self->record_ == nullptr) return nullptr;
+  const std::uint64_t own = self->record_->limits.queries;
+  if (!within(own != 0 ? own : otherwise, self->queries_)) return nullptr;
   ++self->queries_;
   return {self.get(), [self](void*) {
             const std::lock_guard unlock(self->mutex_);

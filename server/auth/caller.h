@@ -27,8 +27,8 @@ class Token {
   void become(TokenRecord record);
   void revoke();
 
-  // Null when its limit is reached. `self`: this token, which the permit keeps.
-  static Permit take_query(const std::shared_ptr<Token>& self);
+  // Null when its limit is reached. `self`: this token, which the permit keeps. `otherwise`: the limit of one that has none.
+  static Permit take_query(const std::shared_ptr<Token>& self, std::uint64_t otherwise = 0);
   static Permit take_stream(const std::shared_ptr<Token>& self);
   static Permit take_run(const std::shared_ptr<Token>& self, const std::string& run);
 

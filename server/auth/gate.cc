@@ -125,25 +125,31 @@ void Gate::refresh() {
 
 // ---- callers --------------------------------------------------------------------------------------------------------
 
-Admission Gate::refuse(Caller caller, Status status, std::int64_t retry_after_s) {
-  ++refused_;
+Admission Gate::refuse(Refusal cause, Caller caller, Status status, std::int64_t retry_after_s) {
+  refused(cause);
   return {std::move(caller), std::move(status), retry_after_s};
+}
+
+std::shared_ptr<Token> Gate::find(const std::string& id) const {
+  const std::lock_guard lock(tokens_mutex_);
+  const auto found = tokens_.find(id);
+  return found == tokens_.end() ? nullptr : found->second;
 }
 
 Admission Gate::admit(std::string_view authorization, const std::string& peer) {
   if (open()) return {Caller::anybody(peer), {}, 0};
-  if (authorization.empty()) return refuse(Caller::anybody(peer), {Status::kUnauthenticated, kNoToken});
+  if (authorization.empty()) return refuse(Refusal::kNoToken, Caller::anybody(peer), {Status::kUnauthenticated, kNoToken});
   const auto shown = parse_bearer(authorization);
-  std::shared_ptr<Token> token;
-  if (shown) {
-    const std::lock_guard lock(tokens_mutex_);
-    if (const auto found = tokens_.find(shown->id); found != tokens_.end()) token = found->second;
+  std::shared_ptr<Token> token = shown ? find(shown->id) : nullptr;
+  if (shown && !token) {  // it may have been made a moment ago
+    refresh();
+    token = find(shown->id);
   }
   const std::int64_t now = steady_ms();
   const std::string key = network_of(peer) + ' ' + (token ? shown->id : "");
   if (const std::int64_t wait = lockout_.wait_ms(key, now); wait > 0) {
     const std::int64_t seconds = wait / 1000 + 1;
-    return refuse(Caller::anybody(peer),
+    return refuse(Refusal::kLockedOut, Caller::anybody(peer),
                   {Status::kResourceExhausted, fmt::format("too many wrong tokens from {}: try again in {} s", peer, seconds)},
                   seconds);
   }
@@ -154,7 +160,7 @@ Admission Gate::admit(std::string_view authorization, const std::string& peer) {
   }
   lockout_.failed(key, now);
   const Caller caller(nullptr, token ? shown->id : "", peer);
-  Admission out = refuse(caller, {Status::kUnauthenticated, kWrongToken});
+  Admission out = refuse(Refusal::kWrongToken, caller, {Status::kUnauthenticated, kWrongToken});
   audit(caller, "authenticate", {}, {}, out.status);
   return out;
 }
@@ -164,6 +170,12 @@ void Gate::audit(const Caller& caller, std::string_view call, const std::string&
   if (open() && !audit_log_.has_file()) return;
   audit_log_.write({caller.id(), caller.name(), caller.peer(), call, target, who, code_name(status.code),
                     status.ok() ? "" : status.message});
+}
+
+Permit Gate::take_query(const Caller& caller) {
+  Permit permit = Token::take_query(caller.token(), options_.max_queries_per_token);
+  if (permit == nullptr) refused(Refusal::kQueries);
+  return permit;
 }
 
 Permit Gate::take_stream() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -19,16 +20,25 @@
 #include "server/auth/caller.h"
 #include "server/auth/file_stamp.h"
 #include "server/auth/lockout.h"
+#include "server/auth/refusals.h"
 #include "server/engine/ports/read_api.h"
 
 namespace scalewatch::auth {
 
 struct GateOptions {
-  std::string tokens_file;                   // empty: everybody may do everything
-  std::string audit_log;                     // empty: the server's log, when there are tokens
-  std::uint64_t max_streams = 0;             // of ingest, all callers together; 0 = no limit
-  std::uint64_t max_records_per_second = 0;  // likewise
+  std::string tokens_file;                    // empty: everybody may do everything
+  std::string audit_log;                      // empty: the server's log, when there are tokens
+  std::uint64_t max_streams = 0;              // of ingest, all callers together; 0 = no limit
+  std::uint64_t max_records_per_second = 0;   // likewise
+  std::uint64_t max_queries_per_token = 128;  // calls at once, of a token that has no limit of its own; 0 = no limit
+  // A stream that says no Hello for so long is half open: it ends.
+  std::chrono::milliseconds hello_within{30'000};
+  // A reader of a live stream who takes nothing for so long is cut.
+  std::chrono::milliseconds reader_patience{30'000};
 };
+
+// What a caller is told whose token has no place left; see Gate::take_query.
+inline constexpr const char* kManyQueries = "this token has as many calls under way as it may: try again";
 
 // What became of a caller.
 struct Admission {
@@ -71,6 +81,8 @@ class Gate {
   };
   std::unique_ptr<Hold> hold(std::function<bool()> check, std::function<void()> end);
 
+  // A place among the calls of the caller's token; null when all are taken. `caller` has a token.
+  Permit take_query(const Caller& caller);
   // A place among all ingest streams; null when all are taken.
   Permit take_stream();
   Bucket& records() { return records_; }
@@ -79,8 +91,12 @@ class Gate {
   void audit(const Caller& caller, std::string_view call, const std::string& target, const std::string& who,
              const engine::Status& status) const;
 
-  // Callers that were refused so far: no or a wrong token, and those that had to wait.
-  [[nodiscard]] std::uint64_t refused() const { return refused_; }
+  // Counts one that was turned away; admit() does it by itself.
+  void refused(Refusal cause) { refusals_.count(cause); }
+  [[nodiscard]] const Refusals& refusals() const { return refusals_; }
+  // Counts a message after which a stream is read later, for its rate.
+  void slowed() { slowed_.fetch_add(1, std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t slowed_count() const { return slowed_; }
 
   // Reads the file of tokens again if it changed; the gate's thread does it by itself.
   void refresh();
@@ -89,15 +105,17 @@ class Gate {
   using Tokens = std::map<std::string, std::shared_ptr<Token>>;
 
   void load();  // throws TokenFileError
+  std::shared_ptr<Token> find(const std::string& id) const;
   void check_holds();
-  Admission refuse(Caller caller, engine::Status status, std::int64_t retry_after_s = 0);
+  Admission refuse(Refusal cause, Caller caller, engine::Status status, std::int64_t retry_after_s = 0);
 
   const GateOptions options_;
   const AuditLog audit_log_;
   Lockout lockout_;
   Bucket records_;
   std::shared_ptr<std::atomic<std::uint64_t>> streams_ = std::make_shared<std::atomic<std::uint64_t>>(0);
-  std::atomic<std::uint64_t> refused_{0};
+  Refusals refusals_;
+  std::atomic<std::uint64_t> slowed_{0};
 
   mutable std::mutex tokens_mutex_;
   Tokens tokens_;

@@ -46,22 +46,28 @@ grpc::Status answer(Gate* gate, const grpc::ServerContext& context, const Work& 
   const Admission admission = admit(*gate, context);
   if (!admission.ok()) return to_grpc(admission.status);
   Permit permit;
-  if (const auto& token = admission.caller.token()) {
-    permit = Token::take_query(token);
-    if (!permit) return {grpc::StatusCode::RESOURCE_EXHAUSTED, "this token has as many calls under way as it may: try again"};
+  if (admission.caller.token()) {
+    permit = gate->take_query(admission.caller);
+    if (!permit) return {grpc::StatusCode::RESOURCE_EXHAUSTED, kManyQueries};
   }
-  return work(admission.caller);
+  grpc::Status status = work(admission.caller);
+  if (status.error_code() == grpc::StatusCode::PERMISSION_DENIED) gate->refused(Refusal::kScope);
+  if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED) gate->refused(Refusal::kEnded);
+  return status;
 }
 
 // Of a call that writes a stream of messages on a thread of its own: a reader who takes nothing for long holds that thread, so
 // the call is cancelled. Used by that thread; outlives no write.
 class SlowReader {
  public:
-  static constexpr std::chrono::seconds kPatience{30};
-
   SlowReader(Gate* gate, grpc::ServerContext& context) {
     if (gate == nullptr) return;
-    hold_ = gate->hold([this] { return !late(); }, [&context] { context.TryCancel(); });
+    patience_ = gate->options().reader_patience;
+    hold_ = gate->hold([this] { return !late(); },
+                       [gate, &context] {
+                         gate->refused(Refusal::kSlowReader);
+                         context.TryCancel();
+                       });
   }
   template <class Writer, class Message>
   bool write(Writer& writer, const Message& message) {
@@ -78,9 +84,10 @@ class SlowReader {
   static std::int64_t now() { return Clock::now().time_since_epoch() / std::chrono::milliseconds(1); }
   [[nodiscard]] bool late() const {
     const std::int64_t since = since_;
-    return since != kNotWriting && now() - since > std::chrono::milliseconds(kPatience).count();
+    return since != kNotWriting && now() - since > patience_.count();
   }
 
+  std::chrono::milliseconds patience_{0};
   std::atomic<std::int64_t> since_{kNotWriting};
   std::unique_ptr<Gate::Hold> hold_;
 };

@@ -45,6 +45,15 @@ std::optional<Response> answer_to(beast::error_code error, const Options& option
   return error_response(400, "not an HTTP/1.1 request: " + error.message());
 }
 
+// A proxy in front may read such a request as another one than this server does, and take what follows it for the same one's
+// rest.
+bool length_is_unclear(const bhttp::request<bhttp::string_body>& message) {
+  const auto encodings = message.count(bhttp::field::transfer_encoding);
+  const auto lengths = message.count(bhttp::field::content_length);
+  if (encodings == 0) return lengths > 1;
+  return encodings > 1 || lengths > 0 || !beast::iequals(message[bhttp::field::transfer_encoding], "chunked");
+}
+
 }  // namespace
 
 Connection::Connection(boost::asio::ip::tcp::socket socket, const Options& options, Dispatcher& dispatcher,
@@ -87,6 +96,7 @@ void Connection::read() {
   parser_.emplace();
   parser_->header_limit(options_.max_header_bytes);
   parser_->body_limit(options_.max_body_bytes);
+  waiting_since_ = std::chrono::steady_clock::now();
   stream_.expires_after(options_.idle_timeout);
   on_stream([this](auto& stream) {
     bhttp::async_read(stream, buffer_, *parser_,
@@ -96,17 +106,25 @@ void Connection::read() {
 
 void Connection::on_read(beast::error_code error) {
   if (error || !parser_) {
-    if (auto response = answer_to(error, options_)) return refuse(*std::move(response));
+    auto response = answer_to(error, options_);
+    const bool half = error == beast::error::timeout && parser_ && parser_->got_some();
+    if (response || half) dispatcher_.refused(auth::Refusal::kRequest);
+    if (response) return refuse(*std::move(response));
     return close();
   }
+  waiting_since_.reset();
   auto message = parser_->release();
+  if (length_is_unclear(message)) {
+    dispatcher_.refused(auth::Refusal::kRequest);
+    return refuse(error_response(400, "not an HTTP/1.1 request: its length is told in two ways, or in none that is known"));
+  }
   const bool head = message.method() == bhttp::verb::head;
   const unsigned version = message.version();
   const bool keep_alive = message.keep_alive();
   const auto text = [](auto view) { return std::string(view.data(), view.size()); };
-  auto request = std::make_shared<Request>(Request{head ? "GET" : text(message.method_string()), text(message.target()),
-                                                   text(message[bhttp::field::content_type]), std::move(message.body()),
-                                                   text(message[bhttp::field::authorization]), peer_});
+  auto request = std::make_shared<Request>(
+      Request{head ? "GET" : text(message.method_string()), text(message.target()), text(message[bhttp::field::content_type]),
+              std::move(message.body()), text(message[bhttp::field::authorization]), peer_, text(message[bhttp::field::host])});
   // No deadline while the answer is made: its time is the server's, not the client's.
   stream_.expires_never();
   dispatcher_.dispatch(std::move(request), [self = shared_from_this(), version, keep_alive, head](Answer answer) {
@@ -131,6 +149,7 @@ void Connection::write(Answer answer, unsigned version, bool keep_alive, bool he
   stream_.expires_after(options_.idle_timeout);
   on_stream([this, keep_alive](auto& stream) {
     bhttp::async_write(stream, *message_, [self = shared_from_this(), keep_alive](beast::error_code error, std::size_t) {
+      if (error == beast::error::timeout) self->dispatcher_.refused(auth::Refusal::kSlowReader);
       if (error) return self->close();
       self->on_written(keep_alive);
     });

@@ -11,6 +11,7 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -30,6 +31,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Answers without reading a request, and closes.
   void refuse(Response response);
   void close();
+  // Since when it waits for a request, or for the rest of one; nothing while one is answered.
+  [[nodiscard]] std::optional<std::chrono::steady_clock::time_point> waiting_since() const { return waiting_since_; }
 
  private:
   using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
@@ -65,6 +68,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::shared_ptr<void> unsent_;  // the answer being written, in the dispatcher's count
   std::size_t drained_ = 0;
   bool handshaken_ = false;
+  std::optional<std::chrono::steady_clock::time_point> waiting_since_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace scalewatch::http

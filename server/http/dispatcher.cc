@@ -10,13 +10,10 @@
 namespace scalewatch::http {
 namespace {
 
-Response run(const Route& route, const Call& call) {
-  try {
-    return route.handler(call);
-  } catch (const std::exception& error) {
-    return error_response(500, error.what());
-  }
-}
+constexpr const char* kOthersName =
+    "a server that asks for no token answers requests for an address, a name without dots, or the host of listen.public_url: "
+    "set "
+    "that to the name in this request's Host";
 
 Response busy(const std::string& why) {
   Response response = error_response(503, why);
@@ -29,6 +26,7 @@ Response busy(const std::string& why) {
 Dispatcher::Dispatcher(const Options& options, Router router, auth::Gate* gate)
     : max_queries_(options.api_threads + options.api_queue),
       max_unsent_bytes_(options.max_unsent_bytes),
+      public_host_(options.own_names_only ? std::optional(options.public_host) : std::nullopt),
       router_(std::move(router)),
       gate_(gate),
       pool_(options.api_threads) {}
@@ -49,6 +47,16 @@ Answer Dispatcher::answer(Response response) const {
   return {std::move(response), std::move(unsent)};
 }
 
+Answer Dispatcher::run(const Route& route, const Call& call) const {
+  try {
+    Response response = route.handler(call);
+    if (response.status == 403) refused(auth::Refusal::kScope);
+    return answer(std::move(response));
+  } catch (const std::exception& error) {
+    return answer(error_response(500, error.what()));
+  }
+}
+
 std::optional<Response> Dispatcher::admit(const Route& route, const Request& request, auth::Caller& caller,
                                           auth::Permit& permit) const {
   if (gate_ == nullptr || route.needs == Needs::kNothing) return std::nullopt;
@@ -61,34 +69,43 @@ std::optional<Response> Dispatcher::admit(const Route& route, const Request& req
   }
   caller = std::move(admission.caller);
   if (route.needs == Needs::kReadAll && !caller.may_read_all()) {
+    gate_->refused(auth::Refusal::kScope);
     return error_response(403, "this token may not read every run, which this page shows");
   }
-  if (const auto& token = caller.token()) {
-    permit = auth::Token::take_query(token);
-    if (!permit) return error_response(429, "this token has as many calls under way as it may: try again");
+  if (caller.token()) {
+    permit = gate_->take_query(caller);
+    if (!permit) return error_response(429, auth::kManyQueries);
   }
   return std::nullopt;
 }
 
 void Dispatcher::dispatch(std::shared_ptr<const Request> request, std::function<void(Answer)> done) {
+  if (public_host_ && !is_own_name(request->host, *public_host_)) {
+    refused(auth::Refusal::kRequest);
+    return done(answer(error_response(421, kOthersName)));
+  }
   auto match = std::make_shared<Router::Match>(router_.match(*request));
   if (match->route == nullptr) return done(answer(std::move(match->error)));
   auth::Caller caller;
   auth::Permit permit;
   if (auto refused = admit(*match->route, *request, caller, permit)) return done(answer(*std::move(refused)));
   if (match->route->speed == Speed::kQuick) {
-    return done(answer(run(*match->route, {*request, match->url, match->path, caller})));
+    return done(run(*match->route, {*request, match->url, match->path, caller}));
   }
   if (counters_->unsent_bytes > max_unsent_bytes_) {
+    refused(auth::Refusal::kQueries);
     return done(answer(busy("too many answers wait to be read; ask again")));
   }
-  if (counters_->queries >= max_queries_) return done(answer(busy("too many queries are waiting; ask again")));
+  if (counters_->queries >= max_queries_) {
+    refused(auth::Refusal::kQueries);
+    return done(answer(busy("too many queries are waiting; ask again")));
+  }
   // Counted down when the task goes, whether it ran or the pool was stopped before.
   ++counters_->queries;
   std::shared_ptr<void> query(nullptr, [counters = counters_](void*) { --counters->queries; });
   boost::asio::post(pool_, [this, match, request = std::move(request), done = std::move(done), query = std::move(query),
                             caller = std::move(caller), permit = std::move(permit)] {
-    done(answer(run(*match->route, {*request, match->url, match->path, caller})));
+    done(run(*match->route, {*request, match->url, match->path, caller}));
   });
 }
 

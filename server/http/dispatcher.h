@@ -28,6 +28,10 @@ class Dispatcher {
 
   // Calls `done` once, from this thread or one of the pool; not at all when the dispatcher is stopped first.
   void dispatch(std::shared_ptr<const Request> request, std::function<void(Answer)> done);
+  // Counts one that was turned away before it came here.
+  void refused(auth::Refusal cause) const {
+    if (gate_ != nullptr) gate_->refused(cause);
+  }
   void stop();
 
  private:
@@ -36,11 +40,13 @@ class Dispatcher {
     std::atomic<std::size_t> unsent_bytes{0};
   };
   Answer answer(Response response) const;
+  Answer run(const Route& route, const Call& call) const;
   // Lets the caller in, and counts it; an answer for one that is not.
   std::optional<Response> admit(const Route& route, const Request& request, auth::Caller& caller, auth::Permit& permit) const;
 
   const std::size_t max_queries_;
   const std::size_t max_unsent_bytes_;
+  const std::optional<std::string> public_host_;  // nothing: any name will do
   const Router router_;
   auth::Gate* const gate_;
   const std::shared_ptr<Counters> counters_ = std::make_shared<Counters>();

@@ -14,6 +14,7 @@ struct Request {
   std::string body;
   std::string authorization{};  // of the header; empty: none
   std::string peer{};           // address that it came from, without its port
+  std::string host{};           // of the header, as sent; empty: none
 };
 
 struct Response {

@@ -1,7 +1,7 @@
 #include "server/http/server.h"
 
+#include <openssl/ssl.h>
 #include <pthread.h>
-#include <spdlog/spdlog.h>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -33,8 +33,10 @@ constexpr std::size_t kMaxRefusing = 64;
 
 constexpr std::chrono::seconds kLook{1};  // at the certificates
 
-std::shared_ptr<asio::ssl::context> make_tls(const auth::TlsFiles& files) {
-  return std::make_shared<asio::ssl::context>(auth::make_server_context(files).release());
+std::shared_ptr<asio::ssl::context> make_tls(const auth::Certificates::Set& set) {
+  SSL_CTX* const context = set.context.get();
+  SSL_CTX_up_ref(context);
+  return std::make_shared<asio::ssl::context>(context);
 }
 
 Router make_router(const Sources& sources) {
@@ -52,11 +54,7 @@ Router make_router(const Sources& sources) {
 struct Server::Impl {
   Impl(const Options& opts, const Sources& sources)
       : options(opts), dispatcher(options, make_router(sources), sources.gate), acceptor(io), retry(io), look(io) {
-    if (options.tls.on()) {
-      tls_stamps = auth::stamps_of(options.tls);
-      tls = make_tls(options.tls);
-      look_at_certificates();
-    }
+    if (options.certificates) look_at_certificates();
     const std::string where = options.address + ":" + std::to_string(options.port);
     boost::system::error_code error;
     const auto address = asio::ip::make_address(options.address, error);
@@ -90,15 +88,36 @@ struct Server::Impl {
     });
   }
 
+  // Whoever only holds connections open keeps nobody out: of those that wait for a request, the oldest goes.
+  void make_room() {
+    auto until = std::chrono::steady_clock::now() - options.spare_after;
+    auto oldest = connections.end();
+    for (auto it = connections.begin(); it != connections.end(); ++it) {
+      const auto connection = it->lock();
+      const auto since = connection ? connection->waiting_since() : std::nullopt;
+      if (!since || *since > until) continue;
+      until = *since;
+      oldest = it;
+    }
+    if (oldest == connections.end()) return;
+    dispatcher.refused(auth::Refusal::kConnections);
+    if (const auto connection = oldest->lock()) connection->close();
+    connections.erase(oldest);
+  }
+
   void admit(tcp::socket socket) {
     std::erase_if(connections, [](const auto& weak) { return weak.expired(); });
-    if (connections.size() >= options.max_connections + kMaxRefusing) return;  // closes the socket
+    if (connections.size() >= options.max_connections) make_room();
+    if (connections.size() >= options.max_connections + kMaxRefusing) {  // closes the socket
+      return dispatcher.refused(auth::Refusal::kConnections);
+    }
     boost::system::error_code ignored;
     socket.set_option(tcp::no_delay(true), ignored);
     auto connection = std::make_shared<Connection>(std::move(socket), options, dispatcher, tls);
     if (connections.size() >= options.max_connections) {
       Response response = error_response(503, "too many connections; close some or ask again");
       response.headers.emplace_back("Retry-After", "1");
+      dispatcher.refused(auth::Refusal::kConnections);
       connection->refuse(std::move(response));
     } else {
       connection->serve();
@@ -108,19 +127,13 @@ struct Server::Impl {
 
   // New connections take new certificates; those that are open keep theirs.
   void look_at_certificates() {
+    if (const auto set = options.certificates->now(); set->number != tls_number) {
+      tls_number = set->number;
+      tls = make_tls(*set);
+    }
     look.expires_after(kLook);
     look.async_wait([this](boost::system::error_code aborted) {
-      if (aborted) return;
-      if (auto stamps = auth::stamps_of(options.tls); stamps != tls_stamps) {
-        tls_stamps = std::move(stamps);
-        try {
-          tls = make_tls(options.tls);
-          spdlog::info("certificates read again");
-        } catch (const auth::TlsError& error) {
-          spdlog::error("HTTP keeps the certificates that it has: {}", error.what());
-        }
-      }
-      look_at_certificates();
+      if (!aborted) look_at_certificates();
     });
   }
 
@@ -143,7 +156,7 @@ struct Server::Impl {
   tcp::acceptor acceptor;
   asio::steady_timer retry;
   asio::steady_timer look;                  // at the certificates
-  std::vector<auth::FileStamp> tls_stamps;  // of the I/O thread, as the next
+  std::uint64_t tls_number = 0;             // of the set in use; of the I/O thread, as the next
   std::shared_ptr<asio::ssl::context> tls;  // null: plain HTTP
   std::uint16_t port = 0;
   std::atomic<bool> stopped{false};

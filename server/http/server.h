@@ -10,17 +10,19 @@
 #include <memory>
 #include <string>
 
+#include "server/auth/certificates.h"
 #include "server/auth/gate.h"
 #include "server/auth/guarded_history.h"
-#include "server/auth/tls_files.h"
 #include "server/engine/ports/read_api.h"
 
 namespace scalewatch::http {
 
 struct Options {
-  std::string address = "127.0.0.1";           // IPv4 or IPv6
-  std::uint16_t port = 9464;                   // 0 = any free one; see Server::port()
-  std::size_t max_connections = 256;           // further ones get 503
+  std::string address = "127.0.0.1";  // IPv4 or IPv6
+  std::uint16_t port = 9464;          // 0 = any free one; see Server::port()
+  std::size_t max_connections = 256;  // further ones get 503
+  // When all are taken, the one that has waited for a request or its rest longest makes room, if for so long.
+  std::chrono::milliseconds spare_after{1'000};
   std::uint32_t max_header_bytes = 16u << 10;  // of a request; else 431
   std::uint64_t max_body_bytes = 64u << 10;    // of a request; else 413
   // A request must arrive, an answer must be taken, and the next request must begin within this.
@@ -29,7 +31,11 @@ struct Options {
   std::size_t api_queue = 64;  // queries waiting for a thread; further ones get 503
   // Answers of the API that readers have not taken yet; beyond it queries get 503.
   std::size_t max_unsent_bytes = 64u << 20;
-  auth::TlsFiles tls;  // read again when they change; without a certificate: plain HTTP
+  std::shared_ptr<auth::Certificates> certificates;  // null: plain HTTP
+  // Requests must be for an address, a name without dots, or `public_host`: a name that somebody else has led here must not
+  // make his page one of this server's in a user's browser. For servers on loopback that ask for no token.
+  bool own_names_only = false;
+  std::string public_host;
 };
 
 struct Sources {

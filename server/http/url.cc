@@ -1,5 +1,7 @@
 #include "server/http/url.h"
 
+#include <arpa/inet.h>
+
 namespace scalewatch::http {
 namespace {
 
@@ -71,6 +73,20 @@ std::optional<Url> parse_target(std::string_view target) {
   });
   if (!path_ok || !query_ok) return std::nullopt;
   return url;
+}
+
+bool is_own_name(std::string_view host, std::string_view public_host) {
+  const auto lower = [](std::string_view text) {
+    std::string out(text);
+    for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+    return out;
+  };
+  if (host.starts_with('[')) return host.find(']') != std::string_view::npos;  // IPv6
+  std::string name = lower(host.substr(0, host.rfind(':')));
+  if (name.ends_with('.')) name.pop_back();
+  in_addr address{};
+  return name.find('.') == std::string::npos || name.ends_with(".localhost") ||
+         inet_pton(AF_INET, name.c_str(), &address) == 1 || name == lower(public_host);
 }
 
 }  // namespace scalewatch::http

@@ -27,6 +27,7 @@ class IngestService final : public v1::Ingest::WithRawCallbackMethod_Stream<v1::
                                     : try_later(status.message));
     }
     auth::Permit place = gate_->take_stream();
+    if (!place) gate_->refused(auth::Refusal::kStreams);
     if (!place) return new RefusedReactor(try_later("all streams that this server may have are open: limits.max_streams"));
     return StreamReactor::start(engine_, *gate_, std::move(admission.caller), std::move(place));
   }

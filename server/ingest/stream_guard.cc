@@ -47,17 +47,30 @@ StreamGuard::StreamGuard(auth::Gate& gate, auth::Caller caller, auth::Permit pla
 
 bool StreamGuard::may_go_on() const {
   const std::lock_guard lock(mutex_);
-  if (run_.empty()) return std::chrono::steady_clock::now() - began_ < kHelloWithin && caller_.known();
+  if (run_.empty()) return std::chrono::steady_clock::now() - began_ < gate_.options().hello_within && caller_.known();
   return caller_.may_ingest(run_);
 }
 
 StreamEnd StreamGuard::why_not() const {
   const std::lock_guard lock(mutex_);
-  if (!caller_.known()) {
-    return denied("the token of this stream was revoked or has expired", grpc::StatusCode::UNAUTHENTICATED);
-  }
+  const bool known = caller_.known();
+  gate_.refused(known && run_.empty() ? auth::Refusal::kNoHello : auth::Refusal::kEnded);
+  if (!known) return denied("the token of this stream was revoked or has expired", grpc::StatusCode::UNAUTHENTICATED);
   if (!run_.empty()) return denied("the token of this stream may not send run " + run_ + " any more");
-  return {std::nullopt, {grpc::StatusCode::DEADLINE_EXCEEDED, "no Hello came"}};
+  return {
+      std::nullopt,
+      {grpc::StatusCode::DEADLINE_EXCEEDED, fmt::format("no Hello came within {} ms", gate_.options().hello_within.count())}};
+}
+
+StreamEnd StreamGuard::later(auth::Refusal cause, const std::string& why) {
+  gate_.refused(cause);
+  return try_later(why);
+}
+
+// Its limits of runs meet a Hello, those of tensors what follows.
+void StreamGuard::note(const v1::Fault& fault) {
+  if (fault.cause() != v1::FAULT_CAUSE_LIMIT) return;
+  gate_.refused(told_tensors_ ? auth::Refusal::kTensors : auth::Refusal::kRuns);
 }
 
 std::optional<StreamEnd> StreamGuard::greet(const v1::Hello& hello) {
@@ -65,14 +78,15 @@ std::optional<StreamEnd> StreamGuard::greet(const v1::Hello& hello) {
   if (!caller_.may_ingest(run)) {
     StreamEnd end = denied(caller_.known() ? "this token may not send run " + run + ": its ingest scopes name other runs"
                                            : "this token was revoked or has expired");
+    gate_.refused(auth::Refusal::kScope);
     gate_.audit(caller_, "Ingest", run, {}, {engine::Status::kPermissionDenied, end.status.error_message()});
     return end;
   }
   if (const auto& token = caller_.token()) {
     if (stream_ == nullptr) stream_ = auth::Token::take_stream(token);
-    if (stream_ == nullptr) return try_later("this token has as many streams open as it may");
+    if (stream_ == nullptr) return later(auth::Refusal::kStreams, "this token has as many streams open as it may");
     run_permit_ = auth::Token::take_run(token, run);
-    if (run_permit_ == nullptr) return try_later("this token sends as many runs at once as it may");
+    if (run_permit_ == nullptr) return later(auth::Refusal::kRuns, "this token sends as many runs at once as it may");
   }
   const std::lock_guard lock(mutex_);
   run_ = run;
@@ -84,8 +98,10 @@ std::optional<StreamEnd> StreamGuard::charge(const v1::ClientMessage& message, s
   const std::int64_t now = steady_ms();
   const auto& token = caller_.token();
   const std::int64_t debt = std::max(gate_.records().debt(now), token ? token->records.debt(now) : 0);
-  if (debt > kLongestWait.count()) return try_later("more records a second came than are allowed");
-  if (token && token->bytes.debt(now) > 0) return try_later("this token has sent as many bytes as it may for now");
+  if (debt > kLongestWait.count()) return later(auth::Refusal::kRecords, "more records a second came than are allowed");
+  if (token && token->bytes.debt(now) > 0) {
+    return later(auth::Refusal::kBytes, "this token has sent as many bytes as it may for now");
+  }
   const auto records = message.has_report() ? static_cast<double>(engine::record_count(message.report())) : 0.0;
   std::int64_t wait = gate_.records().take(records, now);
   if (token) {
@@ -93,6 +109,7 @@ std::optional<StreamEnd> StreamGuard::charge(const v1::ClientMessage& message, s
     token->bytes.take(static_cast<double>(bytes), now);
   }
   wait_ = std::min(std::chrono::milliseconds(wait), kLongestWait);
+  if (wait > 0) gate_.slowed();
   return std::nullopt;
 }
 
@@ -102,14 +119,19 @@ std::optional<StreamEnd> StreamGuard::check(const v1::ClientMessage& message, st
     if (record == nullptr) return why_not();
     const auth::TokenLimits& limits = record->limits;
     if (limits.message_bytes != 0 && bytes > limits.message_bytes) {
+      gate_.refused(auth::Refusal::kMessageBytes);
       return beyond(fmt::format("a message of {} bytes", bytes), limits.message_bytes);
     }
     if (message.has_table() && limits.tensors != 0) {
       const std::uint64_t tensors =
           static_cast<std::uint64_t>(message.table().first_id()) + static_cast<std::uint64_t>(message.table().infos_size());
-      if (tensors > limits.tensors) return beyond(fmt::format("{} tensors", tensors), limits.tensors);
+      if (tensors > limits.tensors) {
+        gate_.refused(auth::Refusal::kTensors);
+        return beyond(fmt::format("{} tensors", tensors), limits.tensors);
+      }
     }
   }
+  if (message.has_table()) told_tensors_ = true;
   if (message.has_hello()) {
     if (auto end = greet(message.hello())) return end;
   }

@@ -26,8 +26,6 @@ StreamEnd try_later(const std::string& why);
 
 class StreamGuard {
  public:
-  // A stream that says no Hello for so long is half open: it ends.
-  static constexpr std::chrono::seconds kHelloWithin{30};
   // A rate is held by reading later; whoever is further ahead of it than this is told to come back later instead.
   static constexpr std::chrono::milliseconds kLongestWait{5000};
 
@@ -39,12 +37,17 @@ class StreamGuard {
   std::optional<StreamEnd> check(const v1::ClientMessage& message, std::size_t bytes);
   // After check(): how long to wait before the next message is read.
   [[nodiscard]] std::chrono::milliseconds wait() const { return wait_; }
+  // The engine ends the stream with this: counted where it is a limit of the server's own. Any thread.
+  void note(const v1::Fault& fault);
+  // The client takes nothing of what it is sent.
+  void note_slow_reader() { gate_.refused(auth::Refusal::kSlowReader); }
 
  private:
   std::optional<StreamEnd> greet(const v1::Hello& hello);
   std::optional<StreamEnd> charge(const v1::ClientMessage& message, std::size_t bytes);
   [[nodiscard]] bool may_go_on() const;
-  [[nodiscard]] StreamEnd why_not() const;
+  [[nodiscard]] StreamEnd why_not() const;  // counts it
+  StreamEnd later(auth::Refusal cause, const std::string& why);
 
   auth::Gate& gate_;
   const auth::Caller caller_;
@@ -52,6 +55,7 @@ class StreamGuard {
   auth::Permit stream_;       // among the token's
   auth::Permit run_permit_;
   std::chrono::milliseconds wait_{0};
+  std::atomic<bool> told_tensors_{false};
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   mutable std::mutex mutex_;
   std::string run_;                         // empty until a Hello named it

@@ -90,6 +90,7 @@ void StreamReactor::resume() {
 }
 
 void StreamReactor::end(const v1::Fault& fault) {
+  if (guard_) guard_->note(fault);
   v1::ServerMessage message;
   *message.mutable_fault() = fault;
   std::lock_guard lock(mutex_);
@@ -192,6 +193,7 @@ void StreamReactor::queue(const v1::ServerMessage& message) {
   if (message.has_ack() && !queue_.empty() && queue_.back().is_ack) queue_.pop_back();
   if (queue_.size() >= kMaxQueued) {
     queue_.clear();
+    if (guard_) guard_->note_slow_reader();
     return finish_when_written({grpc::StatusCode::RESOURCE_EXHAUSTED, "the client does not read what the server sends"});
   }
   queue_.push_back({bytes_of(message), message.has_ack()});

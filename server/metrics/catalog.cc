@@ -186,6 +186,13 @@ constexpr std::array<Metric, static_cast<std::size_t>(Id::kCount)> kMetrics = {{
      "of "
      "them is not known."},
 
+    {Id::kRefusals, "scalewatch_refusals_total", kCounter, "", "cause",
+     "Callers, streams, messages and requests turned away, by cause: no_token, wrong_token, locked_out, scope, ended (what "
+     "went "
+     "on when its token was revoked), no_hello, slow_reader, request (of HTTP: none, too large, or not whole in time), and "
+     "limits of a token or of all: streams, runs, tensors, message, records_per_second, bytes_per_day, queries, connections."},
+    {Id::kSlowed, "scalewatch_ingest_slowed_total", kCounter, "messages", "",
+     "Messages after which a stream was read later, because a limit of records a second was reached."},
     {Id::kRpcs, "scalewatch_rpcs_total", kCounter, "calls", "method,code", "Calls of the gRPC API that ended, by status code."},
     {Id::kRpcDuration, "scalewatch_rpc_duration_seconds", kHistogram, "seconds", "method",
      "What calls of the gRPC API with one answer took; streams are not among them."},
@@ -235,7 +242,7 @@ constexpr std::array<Section, 9> kSections = {{
     {Id::kIngestReports, "Ingest", ""},
     {Id::kCommits, "History", ""},
     {Id::kDeliveries, "Alerting", "`sink` is the sink's name in the configuration."},
-    {Id::kRpcs, "Calls and process", "`method` is the service's and the call's name, such as History/ListRuns."},
+    {Id::kRefusals, "Calls and process", "`method` is the service's and the call's name, such as History/ListRuns."},
 }};
 
 constexpr const char* kBegin = R"(# Metrics

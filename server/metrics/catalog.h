@@ -104,6 +104,8 @@ enum class Id : std::uint8_t {
   kDeadLetters,
   kUnreadableAlerts,
   // calls
+  kRefusals,
+  kSlowed,
   kRpcs,
   kRpcDuration,
   // configuration

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "scalewatch/v1/history.pb.h"
@@ -54,6 +55,12 @@ struct StoreSample {
   std::optional<SharedSample> shared{};  // absent: there is none
 };
 
+// Who was turned away, by cause; cumulative.
+struct RefusalSample {
+  std::vector<std::pair<std::string, std::uint64_t>> by_cause;
+  std::uint64_t slowed = 0;  // messages after which a stream was read later
+};
+
 struct ReloadSample {
   bool last_successful = true;
   std::int64_t success_ms = 0;  // server's clock, Unix milliseconds: of the newest that was taken
@@ -83,6 +90,7 @@ struct Sources {
   std::function<ReloadSample()> reloads;
   std::function<std::int64_t()> wall_ms;               // server's clock, Unix milliseconds
   std::function<std::uint64_t()> unreadable_alerts{};  // absent: not told
+  std::function<RefusalSample()> refusals{};           // likewise
 };
 
 class Exporter {

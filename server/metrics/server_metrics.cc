@@ -63,4 +63,9 @@ void add_reload_metrics(const ReloadSample& reloads, Page& page) {
   page.add(Id::kReloadSuccess, {}, static_cast<double>(reloads.success_ms) / 1000);
 }
 
+void add_refusal_metrics(const RefusalSample& refusals, Page& page) {
+  for (const auto& [cause, count] : refusals.by_cause) page.add(Id::kRefusals, {cause}, static_cast<double>(count));
+  page.add(Id::kSlowed, {}, static_cast<double>(refusals.slowed));
+}
+
 }  // namespace scalewatch::metrics

@@ -41,9 +41,10 @@ def _reflection_pool():
 class Client:
     """Calls any method of the server by name: client.call("scalewatch.v1.History/ListRuns", page_size=5)."""
 
-    def __init__(self, address):
-        self.channel = grpc.insecure_channel(address, options=[("grpc.max_send_message_length", -1),
-                                                               ("grpc.max_receive_message_length", -1)])
+    def __init__(self, address, credentials=None, compression=None):
+        options = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
+        self.channel = (grpc.secure_channel(address, credentials, options, compression) if credentials
+                        else grpc.insecure_channel(address, options, compression))
         own = _reflection_pool()
         self._request = _message_class(own, "grpc.reflection.v1alpha.Request")
         self._ask = self.channel.stream_stream(

@@ -39,8 +39,15 @@ def tls_context(url: str) -> Optional[ssl.SSLContext]:
     """For https: who is believed, and this side's own certificate. OSError (ssl.SSLError too) when a file can't be used."""
     if not url.startswith("https:"):
         return None
-    context = ssl.create_default_context(cafile=os.environ.get("SCALEWATCH_CA_FILE") or None)
-    certificate = os.environ.get("SCALEWATCH_CERT_FILE")
-    if certificate:
-        context.load_cert_chain(certificate, os.environ.get("SCALEWATCH_KEY_FILE") or None)
+    authorities, certificate = (os.environ.get(f"SCALEWATCH_{name}_FILE") or None for name in ("CA", "CERT"))
+    key = os.environ.get("SCALEWATCH_KEY_FILE") or None
+    try:
+        context = ssl.create_default_context(cafile=authorities)
+    except OSError as error:
+        raise OSError(f"$SCALEWATCH_CA_FILE, {authorities}: {error}") from None
+    try:
+        if certificate:
+            context.load_cert_chain(certificate, key)
+    except OSError as error:
+        raise OSError(f"$SCALEWATCH_CERT_FILE and _KEY_FILE, {certificate} and {key}: {error}") from None
     return context

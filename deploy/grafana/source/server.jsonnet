@@ -123,5 +123,9 @@ s.dashboard(
                  s.query('process_max_fds{%s} and on (instance) scalewatch_build_info' % at, '{{instance}} limit'),
                ])
                + s.log10),
+    s.at(24, 6, s.series('Turned away', 'Callers, streams, messages and requests refused, by cause: who showed no or a wrong token, and whom a limit stopped.', [
+                  s.query('sum by (cause) (increase(scalewatch_refusals_total{%s}[$__rate_interval])) > 0' % at, '{{cause}}'),
+                ])
+                + s.bars + s.from_zero + s.defaults({ noValue: 'Nobody' })),
   ],
 )

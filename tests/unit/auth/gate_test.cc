@@ -82,6 +82,12 @@ TEST_F(GateTest, LetsTokensInAndNobodyElse) {
   EXPECT_THAT(audit(), Not(HasSubstr(header.substr(header.rfind('_') + 1, 20))));
 }
 
+TEST_F(GateTest, ATokenMadeAMomentAgoIsKnown) {
+  add({"read"});
+  Gate gate({file_, audit_});
+  EXPECT_TRUE(gate.admit(add({"read"}), "p").ok());
+}
+
 TEST_F(GateTest, GuessersWaitAndOthersAtTheirAddressDoNot) {
   const std::string mine = add({"read"});
   const std::string other = add({"read"});
@@ -90,6 +96,8 @@ TEST_F(GateTest, GuessersWaitAndOthersAtTheirAddressDoNot) {
   wrong.back() = wrong.back() == 'a' ? 'b' : 'a';
   for (unsigned i = 0; i < Lockout::kFree; ++i) gate.admit(wrong, "10.0.0.7");
   const Admission locked = gate.admit(mine, "10.0.0.7");
+  EXPECT_EQ(gate.refusals().of(Refusal::kWrongToken), Lockout::kFree);
+  EXPECT_EQ(gate.refusals().of(Refusal::kLockedOut), 1u);
   EXPECT_EQ(locked.status.code, Status::kResourceExhausted);  // also the right one, there
   EXPECT_GE(locked.retry_after_s, 1);
   EXPECT_TRUE(gate.admit(mine, "10.0.0.8").ok());

@@ -14,6 +14,18 @@ Url url_of(const char* target) {
   return parse_target(target).value_or(Url{{"not", "a", "path"}, {}});
 }
 
+TEST(OwnName, IsWhatNobodyElseCanHave) {
+  for (const char* own : {"127.0.0.1:9464", "10.0.0.7", "[::1]:9464", "localhost", "LOCALHOST.:1", "a.localhost", "watch", "",
+                          "Watch.Example.org:443"}) {
+    EXPECT_TRUE(is_own_name(own, "watch.example.org")) << own;
+  }
+  for (const char* other :
+       {"rebound.example.org", "127.0.0.1.example.org", "localhost.example.org:9464", "watch.example.org.evil"}) {
+    EXPECT_FALSE(is_own_name(other, "watch.example.org")) << other;
+    EXPECT_FALSE(is_own_name(other, "")) << other;
+  }
+}
+
 TEST(Url, SplitsBeforeDecoding) {
   const Url url = url_of("/runs/a%2Fb%20c/?x=1%262&y&x=a+b%2B#part");
   EXPECT_THAT(url.segments, ElementsAre("runs", "a/b c"));

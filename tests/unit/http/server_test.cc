@@ -172,8 +172,22 @@ TEST_F(ServerTest, ThrowingHandlersAre500) {
   EXPECT_EQ(client.get("/healthz").status, 200u);
 }
 
+TEST_F(ServerTest, ConnectionsThatOnlyWaitMakeRoom) {
+  options.max_connections = 2;
+  options.spare_after = milliseconds(0);
+  Client oldest(start());
+  oldest.send("GET /healthz HTT");
+  Client busy(server->port());
+  EXPECT_EQ(busy.get("/healthz").status, 200u);
+  Client third(server->port());
+  EXPECT_EQ(third.get("/healthz").status, 200u);
+  EXPECT_TRUE(oldest.closed());
+  EXPECT_EQ(busy.get("/healthz").status, 200u);
+}
+
 TEST_F(ServerTest, ConnectionsAreBounded) {
   options.max_connections = 2;
+  options.spare_after = std::chrono::hours(1);
   start();
   auto first = std::make_unique<Client>(server->port());
   Client second(server->port());
