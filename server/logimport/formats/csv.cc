@@ -49,6 +49,12 @@ bool is_result(Meaning m) {
          m == Meaning::kScale || m == Meaning::kGradNorm || m == Meaning::kSkipped;
 }
 
+// "train_loss" says by itself that the table is of a training.
+bool is_training_loss(std::string_view cell, Meaning m) {
+  return (m == Meaning::kLoss || m == Meaning::kLossMean) && cell.size() > 5 &&
+         phase_word(cell.substr(0, 5)) == PhaseWord::kTraining;
+}
+
 std::string_view take_row(std::string_view& rest) {
   const std::size_t end = rest.find('\n');
   const std::string_view row = rest.substr(0, end);
@@ -66,7 +72,7 @@ char separator_of(std::string_view header) {
     bool long_cell = false;
     const std::size_t columns = for_cells(header, separator, [&](std::size_t /*column*/, std::string_view cell) {
       const Meaning m = meaning_of(cell, true).meaning;
-      positions += is_position(m) ? 1 : 0;
+      positions += is_position(m) || is_training_loss(cell, m) ? 1 : 0;
       results += is_result(m) ? 1 : 0;
       numbers += is_number(cell) ? 1 : 0;
       long_cell = long_cell || cell.size() > 100 || cell.find_first_of(":={}[]") != std::string_view::npos;

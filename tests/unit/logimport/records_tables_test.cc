@@ -30,6 +30,15 @@ TEST(Csv, RowsHoldWhatTheirCellsHold) {
   }
 }
 
+TEST(Csv, ATrainingLossNeedsNoPlace) {
+  const auto readings = read_text("train_loss\ttrain_EPE\tEPE\n14.5\t27.55\t21.5\nnan\t19.75\t18.75\n");
+  ASSERT_EQ(readings.size(), 2U);
+  EXPECT_EQ(readings[0].format, "csv");
+  EXPECT_EQ(readings[0].loss, 14.5);
+  EXPECT_TRUE(std::isnan(*readings[1].loss));
+  EXPECT_TRUE(read_text("loss\tamount\tclaims\n14.5\t27.5\t21.5\n15.5\t20\t1\n").empty());
+}
+
 TEST(Csv, OtherTablesAreNone) {
   EXPECT_TRUE(read_text("name,step,price\nbolt,3,0.5\nnut,4,0.25\n").empty());
   EXPECT_TRUE(read_text("date,loss,region\n2024-01-02,12.5,north\n").empty());
