@@ -60,6 +60,23 @@ class Sbom(unittest.TestCase):
             done = subprocess.run([tools, "-i", path], capture_output=True, text=True, timeout=120)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
+    def test_an_apache_program_may_link_it(self):
+        """Of every part it is known under which licence it is used, and none of these forbids what is done with it."""
+        allowed = {"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSD-3-Clause-Attribution", "BSL-1.0", "MIT", "OLDAP-2.8", "Zlib", "blessing", "curl"}
+        shared = {"LGPL-2.0-or-later", "LGPL-2.1-or-later", "LGPL-3.0-or-later"}  # as a shared library, which anybody may replace
+        excepted = {"GPL-3.0-or-later WITH GCC-exception-3.1", "GPL-2.0-only WITH Linux-syscall-note"}
+        for name in PROGRAMS:
+            body = json.loads(sbom(name))
+            how = {}
+            for relation in body["relationships"]:
+                how.setdefault(relation["relatedSpdxElement"], set()).add(relation["relationshipType"])
+            self.assertEqual(body["packages"][0]["licenseDeclared"], "Apache-2.0")
+            for package in body["packages"]:
+                licence = package["licenseConcluded"]
+                # Of the C library only headers are compiled in, which its licence does not reach.
+                linked = "STATIC_LINK" not in how[package["SPDXID"]] or package["name"] == "libc6-dev"
+                self.assertTrue(licence in allowed | excepted or (licence in shared and linked), f"{package['name']}: {licence}")
+
     def test_every_library_of_a_process_is_in_it(self):
         """What the loader says it maps, not what the bill's own way of asking finds."""
         for name, path in PROGRAMS.items():
