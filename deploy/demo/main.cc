@@ -39,6 +39,7 @@ struct Arguments {
   bool monitor = true;
   std::uint64_t progress = 50;
   std::chrono::milliseconds step_time{0};  // at least
+  std::chrono::seconds wait{10};           // at the end, for a server that was there
 };
 
 constexpr const char* kHelp =
@@ -61,6 +62,7 @@ MODE
   --growth-interval N  clean steps after which the scale doubles (default 100)
   --backoff X      what an overflow multiplies the scale by (default 0.5)
   --step-ms N      a step takes at least so long, as a larger model's does (default 0)
+  --wait N         seconds that the end waits at most for a server that was there (default 10)
   --seed N         same seed, same numbers (default 1)
   --run NAME       name of the run (default demo-MODE)
   --server H:P     scalewatchd's gRPC address (default $SCALEWATCH_SERVER, else 127.0.0.1:7462)
@@ -91,6 +93,7 @@ Arguments parse(int argc, char** argv) {
     kGrowthInterval,
     kBackoff,
     kStepMs,
+    kWait,
     kSeed,
     kRun,
     kServer,
@@ -99,7 +102,7 @@ Arguments parse(int argc, char** argv) {
     kHelpAsked,
     kVersionAsked
   };
-  constexpr std::array<option, 16> kOptions{{{"steps", required_argument, nullptr, kSteps},
+  constexpr std::array<option, 17> kOptions{{{"steps", required_argument, nullptr, kSteps},
                                              {"ranks", required_argument, nullptr, kRanks},
                                              {"batch", required_argument, nullptr, kBatch},
                                              {"lr", required_argument, nullptr, kLr},
@@ -107,6 +110,7 @@ Arguments parse(int argc, char** argv) {
                                              {"growth-interval", required_argument, nullptr, kGrowthInterval},
                                              {"backoff", required_argument, nullptr, kBackoff},
                                              {"step-ms", required_argument, nullptr, kStepMs},
+                                             {"wait", required_argument, nullptr, kWait},
                                              {"seed", required_argument, nullptr, kSeed},
                                              {"run", required_argument, nullptr, kRun},
                                              {"server", required_argument, nullptr, kServer},
@@ -136,6 +140,9 @@ Arguments parse(int argc, char** argv) {
         break;
       case kStepMs:
         arguments.step_time = std::chrono::milliseconds(number<std::uint32_t>("step-ms", optarg, 0, 3'600'000));
+        break;
+      case kWait:
+        arguments.wait = std::chrono::seconds(number<std::uint32_t>("wait", optarg, 0, 86'400));
         break;
       case kGrowthInterval:
         trainer.growth_interval = number<std::uint32_t>("growth-interval", optarg, 1, 1'000'000'000);
@@ -190,9 +197,9 @@ std::unique_ptr<Monitor> open_monitor(const Arguments& arguments, std::uint32_t 
 }
 
 // What the monitor delivered; said by rank 0 for itself.
-void say_goodbye(Monitor& monitor, std::uint32_t rank) {
+void say_goodbye(Monitor& monitor, std::uint32_t rank, std::chrono::milliseconds wait) {
   // A server that was never reached is given a moment, one that was there has time to catch up.
-  const bool durable = monitor.wait_durable(monitor.stats().connects == 0 ? 1'000 : 10'000);
+  const bool durable = monitor.wait_durable(monitor.stats().connects == 0 ? 1'000 : wait.count());
   const scalewatch_stats stats = monitor.stats();
   if (rank == 0) {
     std::printf("scalewatch: %llu of %llu reports durable\n", static_cast<unsigned long long>(stats.durable_attempts),
@@ -203,7 +210,7 @@ void say_goodbye(Monitor& monitor, std::uint32_t rank) {
                  stats.last_fault[0] != '\0' ? stats.last_fault : "it did not answer in time");
   }
   // What did not come through by now won't in a moment more.
-  monitor.close(durable ? -1 : 0, stop_asked != 0 ? "stopped by a signal" : "finished");
+  monitor.close(durable ? wait.count() : 0, stop_asked != 0 ? "stopped by a signal" : "finished");
 }
 
 // printf shows the sign of a NaN, which means nothing.
@@ -237,7 +244,7 @@ int train(const Arguments& arguments, const Corpus& corpus, RankGroup& group, st
                 step == arguments.trainer.steps ? "done" : "stopped", static_cast<unsigned long long>(step),
                 static_cast<unsigned long long>(skipped), first_loss, plain(result.loss), result.scale_after);
   }
-  if (monitor != nullptr && step > 0) say_goodbye(*monitor, rank);
+  if (monitor != nullptr && step > 0) say_goodbye(*monitor, rank, arguments.wait);
   return 0;
 }
 

@@ -61,7 +61,9 @@ fleet::Parts parts_of(const Config& config, history::SqliteStore& store, history
   fleet::Parts parts{.store = store, .shared = shared, .feed = feed};
   parts.required = config.clickhouse.required;
   if (shared != nullptr) {
-    parts.import = [shared, &store](const std::string& run_uid) { return history::import_run(*shared, run_uid, store); };
+    parts.import = [shared, &store](const std::string& run_uid, std::uint64_t term) {
+      return history::import_run(*shared, run_uid, term, store);
+    };
   }
   parts.alerts_come = [&book, &store](const std::string& run_uid) {
     alerts_move(book, run_uid, [&] { return book.take_run(run_uid, store); });

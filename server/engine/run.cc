@@ -165,7 +165,11 @@ Run::Joined Run::join(const v1::Hello& hello, const std::shared_ptr<StreamImpl>&
       old->end(v1::FAULT_CAUSE_FENCED, fenced_by(hello));
     }
     const std::int64_t now = services_.clock.wall_ms();
-    if (opens_segment(hello, entry.get())) log(domain::SegmentOpened{segment_ + 1, now}, nullptr, staged);
+    if (opens_segment(hello, entry.get())) {
+      log(domain::SegmentOpened{segment_ + 1, now}, nullptr, staged);
+      // It has had attempts, and found no server: its fellows pause between their tries as it did.
+      if (hello.last_seq() > 1) joiners_until_ms_ = services_.clock.steady_ms() + kReturnMs;
+    }
     auto slot = std::make_shared<RankSlot>();
     slot->rank = hello.rank();
     slot->incarnation = incarnation;

@@ -7,8 +7,6 @@
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
-#include <future>
-#include <memory>
 
 namespace scalewatch::fleet {
 
@@ -20,10 +18,16 @@ using SteadyClock = std::chrono::steady_clock;
 constexpr milliseconds kAskHolders{1000};
 // A run's place elsewhere is believed for so long: what moves meanwhile costs its clients one connection more.
 constexpr milliseconds kBelieve{1000};
-constexpr milliseconds kGiveUp{5000};   // what was taken is committed by then, or never
 constexpr milliseconds kVerified{200};  // the same of a run that is here, where others may claim it
 constexpr std::size_t kMaxEntries = 100'000;
 constexpr std::size_t kMaxWaiting = 100'000;  // clients of one run
+
+// As far as this server knew when it last had it: see note_gone().
+bool is_own(const engine::RunRow& row, const std::string& self) {
+  v1::GetRunResponse overview;
+  if (!overview.ParseFromString(row.overview)) return false;
+  return overview.run().instance().empty() || overview.run().instance() == self;
+}
 
 engine::RunPlacement::Answer not_now(const std::string& why) {
   return {engine::RunPlacement::Answer::kNotNow, {}, why};
@@ -126,9 +130,9 @@ void Fleet::decide(const std::string& run) {
     if (answer.kind == Answer::kNotNow) {
       entries_.erase(run);
     } else {
-      unclaimed_ = unclaimed_ || (parts_.shared != nullptr && made.state == State::kHere && !made.claimed);
+      unfed_ = unfed_ || (parts_.shared != nullptr && made.state == State::kHere && !made.fed);
       entries_[run] = std::move(made);
-      if (unclaimed_) {
+      if (unfed_) {
         wake_ = true;
         woken_.notify_all();
       }
@@ -157,7 +161,8 @@ Fleet::Answer Fleet::decision(const std::string& run, Entry& entry) {
   if (!draining && engine_->holds(run) && still_own(run)) {
     const std::lock_guard lock(mutex_);
     entry.state = State::kHere;
-    entry.claimed = entries_[run].claimed;
+    entry.term = entries_[run].term;
+    entry.fed = entries_[run].fed;
     entry.until = SteadyClock::now() + kVerified;
     return {};
   }
@@ -172,26 +177,23 @@ Fleet::Answer Fleet::decision(const std::string& run, Entry& entry) {
 bool Fleet::still_own(const std::string& run) {
   if (parts_.shared == nullptr) return true;
   std::optional<history::SharedRun> there;
+  std::optional<engine::RunRow> local;
   try {
     there = parts_.shared->find_run(run);
+    local = parts_.store.find_run(run);
   } catch (const engine::StoreError&) {
     return true;  // it can't be told, and what is here goes on
   }
   if (!there || there->instance.empty() || there->instance == self().name) return true;
-  spdlog::error("fleet: run '{}' is claimed by server {} (term {}): what is here of it is older and is given up", run,
-                there->instance, there->term);
-  ++yielded_;
-  const auto left = std::make_shared<std::promise<void>>();
   const Peer* owner = peers_.named(there->instance);
-  const std::string address = owner == nullptr ? std::string() : owner->instance().address;
-  engine_->hand_over(run, there->instance, [left, address](const engine::Engine::Leave& leave) {
-    if (!address.empty()) leave(address);
-    left->set_value();
-  });
-  left->get_future().wait_for(kGiveUp);
-  parts_.feed->disown(there->row.run_uid);
-  if (parts_.alerts_go) parts_.alerts_go(there->row.run_uid);
+  yield(run, local ? local->run_uid : there->row.run_uid, owner == nullptr ? nullptr : &owner->instance());
   return false;
+}
+
+bool Fleet::is_newest(const history::SharedRun& there, const std::string& local_uid) const {
+  if (there.row.run_uid != local_uid) return false;
+  const auto term = parts_.feed->term_of(local_uid);
+  return !term || there.row_term <= *term;
 }
 
 // Nobody has it, and it is this server's by its name.
@@ -203,31 +205,35 @@ Fleet::Answer Fleet::take(const std::string& run, Entry& entry) {
   try {
     local = parts_.store.find_run(run);
     if (local && local->name != run) local.reset();
-    const auto there = parts_.shared->find_run(run);
-    if (!there) return {};  // it is claimed once it is there
-    const std::string& uid = there->row.run_uid;
-    const bool own = local && local->run_uid == uid && there->instance == self().name;
-    if (own) {
-      parts_.feed->own(uid, there->term);
-      entry.claimed = true;
-      return {};
+    auto there = parts_.shared->find_run(run);
+    const bool own = local && there && there->instance == self().name && is_newest(*there, local->run_uid);
+    // Before anything is read: see SharedHistory::claim().
+    entry.term = own ? there->term : parts_.shared->claim(run, self().name);
+    if (!own) there = parts_.shared->find_run(run);
+    if (there && there->term > entry.term) return not_now("another server takes the run at this moment");
+    // A new one has no run_uid yet: the feed is told by feed_new().
+    if (!there && !local) return {};
+    const std::string uid = there ? there->row.run_uid : local->run_uid;
+    if (there && !(local && is_newest(*there, local->run_uid))) {
+      if (!import(uid, entry.term)) return not_now("the run's shared history is not complete yet");
+      if (parts_.alerts_come) parts_.alerts_come(uid);
+      ++taken_over_;
+      spdlog::warn("fleet: run '{}' is taken over by server {} (term {})", run, self().name, entry.term);
     }
-    const std::uint64_t term = parts_.shared->claim(uid, self().name);
-    const auto now = parts_.shared->find_run(uid);
-    if (now && now->term > term) return not_now("another server takes the run at this moment");
-    if (!parts_.import(uid)) return not_now("the run's shared history is not complete yet");
-    if (parts_.alerts_come) parts_.alerts_come(uid);
-    parts_.feed->own(uid, term);
-    entry.claimed = true;
-    ++taken_over_;
-    spdlog::warn("fleet: run '{}' is taken over from server {} (term {})", run, there->instance, term);
+    parts_.feed->own(uid, run, entry.term);
+    entry.fed = true;
     return {};
   } catch (const engine::StoreError& error) {
     spdlog::warn("fleet: the shared history of run '{}' cannot be read: {}", run, error.what());
-    // What began here goes on here; what may have begun elsewhere would lose its past.
-    if (local || !parts_.required) return {};
+    // What began here goes on here; what may have begun elsewhere, or gone on there, would lose that.
+    if (!parts_.required || (local && is_own(*local, self().name))) return {};
     return not_now(std::string("the shared history cannot be read now: ") + error.what());
   }
+}
+
+bool Fleet::import(const std::string& run_uid, std::uint64_t term) {
+  const std::lock_guard lock(import_mutex_);
+  return parts_.import(run_uid, term);
 }
 
 std::vector<Peer*> Fleet::holders(const std::string& name_or_uid) const {

@@ -38,7 +38,7 @@ struct Parts {
   history::SharedFeed* feed = nullptr;
   bool required = false;  // clients keep their reports until they are shared: no run is taken while it can't be read
   // history::import_run into `store`.
-  std::function<bool(const std::string& run_uid)> import{};
+  std::function<bool(const std::string& run_uid, std::uint64_t term)> import{};
   // The run's alerts are in the store, or are another server's from now on.
   std::function<void(const std::string& run_uid)> alerts_come{};
   std::function<void(const std::string& run_uid)> alerts_go{};
@@ -72,6 +72,12 @@ class Fleet final : public engine::RunPlacement {
   [[nodiscard]] const Instance& self() const { return peers_.all()[peers_.self()]; }
   [[nodiscard]] Peers& peers() const { return peers_; }
   [[nodiscard]] history::SharedHistory* shared() const { return parts_.shared; }
+  // The server of this name is this one, or is there.
+  [[nodiscard]] bool is_there(const std::string& instance) const;
+  // The store has the run.
+  [[nodiscard]] bool knows(const std::string& run_uid) const;
+  // Copies a run that only the shared history has into the store, for questions; it stays whose it was. False: there is none.
+  bool bring(const std::string& name_or_uid);
   // The peers that have the run in memory.
   [[nodiscard]] std::vector<Peer*> holders(const std::string& name_or_uid) const;
   [[nodiscard]] Stats stats() const;
@@ -82,7 +88,8 @@ class Fleet final : public engine::RunPlacement {
     State state = State::kDeciding;
     Peer* owner = nullptr;                          // kElsewhere
     std::chrono::steady_clock::time_point until{};  // when it is looked at again
-    bool claimed = false;                           // kHere: the shared history knows
+    std::uint64_t term = 0;                         // kHere: of the claim; 0: none yet
+    bool fed = false;                               // kHere: the feed knows that it is this server's
     std::vector<Done> waiting{};                    // kDeciding
   };
 
@@ -91,16 +98,22 @@ class Fleet final : public engine::RunPlacement {
   [[nodiscard]] bool still_own(const std::string& run);
   [[nodiscard]] Answer decision(const std::string& run, Entry& entry);
   [[nodiscard]] Answer take(const std::string& run, Entry& entry);
+  // What of it is shared was sent from here, or brought here.
+  [[nodiscard]] bool is_newest(const history::SharedRun& there, const std::string& local_uid) const;
   [[nodiscard]] Answer send_to(Peer& peer, const std::string& run, Entry& entry);
   // The heaviest server that is there; null: this one. `without_self`: null when there is no other.
   [[nodiscard]] Peer* home_of(const std::string& run, bool without_self) const;
+  [[nodiscard]] bool import(const std::string& run_uid, std::uint64_t term);
   void adopt_own();
+  void take_orphans();
   void look_after();
   void look_after_runs();
-  void claim_new();
+  void feed_new();
   void note_gone(engine::RunRow row, const std::string& owner);
   void settle_with(Peer& peer);
-  void yield(const std::string& run, const std::string& run_uid, const Instance& to);
+  // The run is in memory here, and another server's: its clients are sent there; null: told to come again. Returns when what
+  // was taken is stored.
+  void yield(const std::string& run, const std::string& run_uid, const Instance* to);
 
   const Options options_;
   Peers& peers_;
@@ -112,8 +125,11 @@ class Fleet final : public engine::RunPlacement {
   std::unordered_map<std::string, Entry> entries_;  // by the run's name
   std::vector<Peer*> came_back_;
   std::vector<std::pair<std::string, history::SharedRun>> lost_;  // run_uid, who has it now
+  std::map<std::string, std::uint64_t> orphans_;                  // run_uid and row_version; of the upkeep's thread
+  std::chrono::steady_clock::time_point looked_for_orphans_{};
+  std::mutex import_mutex_;
   bool wake_ = false;
-  bool unclaimed_ = false;  // some run that is here
+  bool unfed_ = false;  // some run that is here
   bool started_ = false;
   bool draining_ = false;
   bool stopping_ = false;

@@ -1,6 +1,7 @@
 #include "server/fleet/fleet_alerts.h"
 
 #include <algorithm>
+#include <charconv>
 #include <deque>
 #include <map>
 #include <tuple>
@@ -41,9 +42,25 @@ std::string likeness(const v1::Silence& silence) {
   return key;
 }
 
-// As AlertReader::list has it; ids are unique over all servers.
-auto order_of(const v1::Alert& alert) {
-  return std::make_tuple(-static_cast<int>(alert.finding().severity()), -alert.fired_ms(), alert.id());
+std::string token_of(const v1::Alert& alert) {
+  return std::to_string(alert.finding().severity()) + "." + std::to_string(alert.fired_ms()) + "." + alert.id();
+}
+
+// Whether an alert comes after the page that ended with this token; one that no server gave is refused by the others.
+bool follows(const v1::Alert& alert, const std::string& token) {
+  if (token.empty()) return true;
+  v1::Alert last;
+  const auto first_dot = token.find('.');
+  const auto second_dot = token.find('.', first_dot + 1);
+  if (first_dot == std::string::npos || second_dot == std::string::npos) return false;
+  std::int64_t severity = 0;
+  std::int64_t fired_ms = 0;
+  std::from_chars(token.data(), token.data() + first_dot, severity);
+  std::from_chars(token.data() + first_dot + 1, token.data() + second_dot, fired_ms);
+  last.mutable_finding()->set_severity(static_cast<v1::Severity>(severity));
+  last.set_fired_ms(fired_ms);
+  last.set_id(token.substr(second_dot + 1));
+  return order_of(last) < order_of(alert);
 }
 
 }  // namespace
@@ -120,6 +137,11 @@ Status FleetAlerts::list_alerts(const v1::ListAlertsRequest& request, v1::ListAl
   };
   std::vector<Front> fronts{{.token = request.page_token()}};
   for (Peer* peer : peers()) fronts.push_back({.peer = peer, .token = request.page_token()});
+  Front& nobodys = fronts.emplace_back();
+  nobodys.over = true;
+  for (v1::Alert& alert : locator_.shared_only().alerts(request)) {
+    if (follows(alert, request.page_token())) nobodys.alerts.push_back(std::move(alert));
+  }
   const auto fill = [&](Front& front) -> Status {
     while (front.alerts.empty() && !front.over && front.pages++ < kMaxPages) {
       v1::ListAlertsRequest page = request;
@@ -150,9 +172,7 @@ Status FleetAlerts::list_alerts(const v1::ListAlertsRequest& request, v1::ListAl
     if (best == nullptr) return {};
     const bool again = response.alerts_size() > 0 && response.alerts().rbegin()->id() == best->alerts.front().id();
     if (!again && response.alerts_size() == size) {
-      const v1::Alert& last = response.alerts(size - 1);
-      response.set_next_page_token(std::to_string(last.finding().severity()) + "." + std::to_string(last.fired_ms()) + "." +
-                                   last.id());
+      response.set_next_page_token(token_of(response.alerts(size - 1)));
       return {};
     }
     if (!again) *response.add_alerts() = std::move(best->alerts.front());

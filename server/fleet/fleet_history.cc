@@ -52,7 +52,7 @@ bool is_silence(const grpc::Status& status) {
 
 // ---- where ----------------------------------------------------------------------------------------------------------
 
-Locator::Locator(const Fleet& fleet, engine::HistoryApi& local) : fleet_(fleet), local_(local) {}
+Locator::Locator(Fleet& fleet, engine::HistoryApi& local) : fleet_(fleet), local_(local), shared_only_(fleet) {}
 
 Peer* Locator::server_of(const std::string& name_or_uid) {
   if (fleet_.holds(name_or_uid)) return nullptr;
@@ -64,14 +64,15 @@ Peer* Locator::server_of(const std::string& name_or_uid) {
       return it->second.peer;
     }
   }
-  Peer* peer = look(name_or_uid);
+  const std::optional<Peer*> found = look(name_or_uid);
+  if (!found) return nullptr;  // and it may begin at any moment
   const std::lock_guard lock(mutex_);
   if (found_.size() >= kMaxFound) found_.clear();
-  found_[name_or_uid] = {peer, now + kBelieve};
-  return peer;
+  found_[name_or_uid] = {*found, now + kBelieve};
+  return *found;
 }
 
-Peer* Locator::look(const std::string& name_or_uid) const {
+std::optional<Peer*> Locator::look(const std::string& name_or_uid) {
   if (const auto holding = fleet_.holders(name_or_uid); !holding.empty()) return holding.front();
   // Nobody has it in memory: whose store is its own.
   v1::GetRunRequest request;
@@ -97,6 +98,7 @@ Peer* Locator::look(const std::string& name_or_uid) const {
       best = answer.peer;
     }
   }
+  if (!known && best == nullptr && !fleet_.bring(name_or_uid)) return std::nullopt;
   return best;
 }
 
@@ -145,6 +147,10 @@ engine::Status FleetHistory::list_runs(const v1::ListRunsRequest& request, v1::L
                          return to_status(peer->history().ListRuns(&context, page, &out));
                        }});
   }
+  sources.push_back({"", [&](const v1::ListRunsRequest& page, v1::ListRunsResponse& out) {
+                       for (v1::RunSummary& run : locator_.shared_only().runs(page)) *out.add_runs() = std::move(run);
+                       return engine::Status();
+                     }});
   return merge.run(sources, response);
 }
 

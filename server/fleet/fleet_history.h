@@ -8,11 +8,13 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "server/engine/ports/read_api.h"
 #include "server/fleet/fleet.h"
+#include "server/fleet/shared_only.h"
 
 namespace scalewatch::fleet {
 
@@ -22,15 +24,17 @@ inline constexpr std::chrono::milliseconds kCallTimeout{10'000};  // of a call t
 class Locator {
  public:
   // `local`: of this server alone. Both must outlive this.
-  Locator(const Fleet& fleet, engine::HistoryApi& local);
+  Locator(Fleet& fleet, engine::HistoryApi& local);
   // Null: this one, also for a run that nobody knows.
   [[nodiscard]] Peer* server_of(const std::string& name_or_uid);
   [[nodiscard]] const Fleet& fleet() const { return fleet_; }
+  [[nodiscard]] SharedOnly& shared_only() { return shared_only_; }
 
  private:
-  [[nodiscard]] Peer* look(const std::string& name_or_uid) const;
+  // Absent: nobody knows it.
+  [[nodiscard]] std::optional<Peer*> look(const std::string& name_or_uid);
 
-  const Fleet& fleet_;
+  Fleet& fleet_;
   engine::HistoryApi& local_;
   struct Found {
     Peer* peer;
@@ -38,6 +42,7 @@ class Locator {
   };
   std::mutex mutex_;
   std::map<std::string, Found> found_;
+  SharedOnly shared_only_;
 };
 
 class FleetHistory final : public engine::HistoryApi {

@@ -2,6 +2,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <future>
 #include <memory>
 #include <utility>
 
@@ -15,7 +16,7 @@ using std::chrono::milliseconds;
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr milliseconds kLookAfter{1000};
-constexpr milliseconds kClaim{100};      // the same while a new run is not claimed yet
+constexpr milliseconds kFeed{100};       // the same while the feed was not told of a new run
 constexpr std::size_t kMaxOwn = 10'000;  // runs looked at when a server starts
 constexpr milliseconds kLeave{5000};     // what was taken is committed by then, or never
 
@@ -27,7 +28,7 @@ void Fleet::look_after() {
   adopt_own();
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    woken_.wait_for(lock, unclaimed_ ? kClaim : kLookAfter,
+    woken_.wait_for(lock, unfed_ ? kFeed : kLookAfter,
                     [&] { return stopping_ || !came_back_.empty() || !lost_.empty() || std::exchange(wake_, false); });
     if (stopping_) return;
     const auto came_back = std::exchange(came_back_, {});
@@ -36,7 +37,7 @@ void Fleet::look_after() {
     lock.unlock();
     for (const auto& [uid, now] : lost) {
       const Peer* to = peers_.named(now.instance);
-      if (to != nullptr) yield(now.row.name, uid, to->instance());
+      if (to != nullptr) yield(now.row.name, uid, &to->instance());
     }
     for (Peer* peer : came_back) settle_with(*peer);
     look_after_runs();
@@ -67,12 +68,18 @@ void Fleet::adopt_own() {
         note_gone(row, there ? there->instance : std::string());
         continue;
       }
-      Entry entry{.state = State::kHere, .claimed = there && there->term > 0};
+      // It was being brought here when this server ended: that is begun again for its clients.
+      if (there && !is_newest(*there, row.run_uid)) continue;
+      const bool claimed = there && there->term > 0;
       {
         const std::lock_guard lock(mutex_);
-        if (stopping_ || draining_ || !entries_.try_emplace(row.name, std::move(entry)).second) continue;
+        if (stopping_ || draining_) return;
+        if (!entries_.try_emplace(row.name, Entry{.state = State::kHere, .term = claimed ? there->term : 0, .fed = claimed})
+                 .second)
+          continue;
+        unfed_ = unfed_ || !claimed;
       }
-      if (there && there->term > 0) parts_.feed->own(row.run_uid, there->term);
+      if (claimed) parts_.feed->own(row.run_uid, row.name, there->term);
       engine_->adopt(row.name);
     } catch (const engine::StoreError& error) {
       // Its clients bring it back.
@@ -95,7 +102,7 @@ void Fleet::note_gone(engine::RunRow row, const std::string& owner) {
   engine_->submit(std::move(batch), {});
 }
 
-// Claims what is new, and forgets what ended or moved.
+// Feeds what is new, and forgets what moved.
 void Fleet::look_after_runs() {
   {
     const auto now = SteadyClock::now();
@@ -105,33 +112,54 @@ void Fleet::look_after_runs() {
       return entry.state == State::kElsewhere && now >= entry.until && entry.waiting.empty();
     });
   }
-  if (parts_.shared != nullptr) claim_new();
+  if (parts_.shared == nullptr) return;
+  feed_new();
+  take_orphans();
 }
 
-void Fleet::claim_new() {
+// Runs that began here, and those that went on here while the shared history was away: others may have had these since.
+void Fleet::feed_new() {
   {
     const std::lock_guard lock(mutex_);
-    unclaimed_ = std::any_of(entries_.begin(), entries_.end(),
-                             [](const auto& each) { return each.second.state == State::kHere && !each.second.claimed; });
-    if (!unclaimed_) return;
+    unfed_ = std::any_of(entries_.begin(), entries_.end(),
+                         [](const auto& each) { return each.second.state == State::kHere && !each.second.fed; });
+    if (!unfed_) return;
   }
   for (const auto& overview : engine_->overviews()) {
     const std::string& name = overview->run().name();
+    const std::string& uid = overview->run().run_uid();
+    std::uint64_t term = 0;
     {
       const std::lock_guard lock(mutex_);
       const auto it = entries_.find(name);
       if (stopping_ || draining_) return;
-      if (it == entries_.end() || it->second.state != State::kHere || it->second.claimed) continue;
+      if (it == entries_.end() || it->second.state != State::kHere || it->second.fed) continue;
+      term = it->second.term;
     }
     try {
-      const std::uint64_t term = parts_.shared->claim(overview->run().run_uid(), self().name);
-      parts_.feed->own(overview->run().run_uid(), term);
+      if (term == 0) {
+        auto there = parts_.shared->find_run(name);
+        const bool others = there && there->instance != self().name && !there->instance.empty();
+        if (!others) {
+          term = parts_.shared->claim(name, self().name);
+          there = parts_.shared->find_run(name);
+        }
+        if (others || (there && !is_newest(*there, uid))) {
+          const Peer* owner = others ? peers_.named(there->instance) : nullptr;
+          yield(name, uid, owner == nullptr ? nullptr : &owner->instance());
+          continue;
+        }
+      }
+      parts_.feed->own(uid, name, term);
     } catch (const engine::StoreError& error) {
       spdlog::debug("fleet: run '{}' is not claimed yet: {}", name, error.what());
       return;  // with the next round
     }
     const std::lock_guard lock(mutex_);
-    if (const auto it = entries_.find(name); it != entries_.end()) it->second.claimed = true;
+    if (const auto it = entries_.find(name); it != entries_.end()) {
+      it->second.term = term;
+      it->second.fed = true;
+    }
   }
 }
 
@@ -144,20 +172,26 @@ void Fleet::settle_with(Peer& peer) {
     if (weight_of(run, peer.instance().name) <= weight_of(run, self().name)) continue;
     const auto answers = holders(run);
     if (std::find(answers.begin(), answers.end(), &peer) != answers.end())
-      yield(run, overview->run().run_uid(), peer.instance());
+      yield(run, overview->run().run_uid(), &peer.instance());
   }
 }
 
-void Fleet::yield(const std::string& run, const std::string& run_uid, const Instance& to) {
-  spdlog::error("fleet: run '{}' was with two servers at once; {} gives it up, and it goes on with {}", run, self().name,
-                to.name);
+void Fleet::yield(const std::string& run, const std::string& run_uid, const Instance* to) {
+  spdlog::error("fleet: run '{}' was with two servers at once; {} gives it up, and it goes on {}", run, self().name,
+                to == nullptr ? "where its clients find it" : "with " + to->name);
   ++yielded_;
-  engine_->hand_over(run, parts_.shared == nullptr ? self().name : to.name,
-                     [address = to.address](const engine::Engine::Leave& leave) { leave(address); });
+  const std::string& owner = to == nullptr || parts_.shared == nullptr ? self().name : to->name;
+  const std::string& address = to == nullptr ? self().address : to->address;
+  const auto left = std::make_shared<std::promise<void>>();
+  engine_->hand_over(run, owner, [left, address](const engine::Engine::Leave& leave) {
+    leave(address);
+    left->set_value();
+  });
+  left->get_future().wait_for(kLeave);
   if (parts_.feed != nullptr) parts_.feed->disown(run_uid);
   if (parts_.alerts_go) parts_.alerts_go(run_uid);
   const std::lock_guard lock(mutex_);
-  entries_.erase(run);
+  if (const auto it = entries_.find(run); it != entries_.end() && it->second.state != State::kDeciding) entries_.erase(it);
 }
 
 // ---- leaving --------------------------------------------------------------------------------------------------------

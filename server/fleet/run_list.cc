@@ -76,7 +76,7 @@ bool RunListMerge::fill(Front& front, const std::vector<Source>& sources, engine
     ++front.pages;
     for (v1::RunSummary& run : *out.mutable_runs()) {
       const std::string& owner = run.instance();
-      const bool own = owner.empty() || owner == front.source->instance;
+      const bool own = owner.empty() || owner == front.source->instance || front.source->instance.empty();
       const bool orphan = front.first && std::none_of(sources.begin(), sources.end(),
                                                       [&](const Source& source) { return source.instance == owner; });
       if ((own || orphan) && !was_told(run, front)) front.rows.push_back(std::move(run));

@@ -14,7 +14,7 @@ namespace scalewatch::fleet {
 class RunListMerge {
  public:
   struct Source {
-    std::string instance;
+    std::string instance;  // empty: it tells of runs that no server has, all of them at once
     std::function<engine::Status(const v1::ListRunsRequest& page, v1::ListRunsResponse& out)> list;
   };
 

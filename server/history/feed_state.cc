@@ -24,9 +24,9 @@ void put_streams(Connection& writer, const std::map<FeedState::Stream, std::uint
 
 FeedState::Progress FeedState::progress(const std::string& run_uid) {
   ReadPool::Lease lease(store_.readers());
-  Query query(*lease, "SELECT pos, intent FROM feed_runs WHERE run_uid = ?", run_uid);
+  Query query(*lease, "SELECT pos, intent, term FROM feed_runs WHERE run_uid = ?", run_uid);
   if (!query.step()) return {};
-  return {query.u64(0), query.u64(1)};
+  return {query.u64(0), query.u64(1), query.is_null(2) ? std::nullopt : std::optional(query.u64(2))};
 }
 
 std::map<FeedState::Stream, std::uint64_t> FeedState::streams() {
@@ -55,10 +55,11 @@ std::vector<std::string> FeedState::behind() {
 void FeedState::intend(const std::map<std::string, std::uint64_t>& to_pos) {
   store_.write(WriteClass::kCompaction, [&](Connection& writer) {
     for (const auto& [run_uid, pos] : to_pos) {
-      Query(writer,
-            "INSERT INTO feed_runs (run_uid, pos, intent) VALUES (?, 0, ?) ON CONFLICT (run_uid) DO UPDATE SET intent = "
-            "excluded.intent",
-            run_uid, pos)
+      Query(
+          writer,
+          "INSERT INTO feed_runs (run_uid, pos, intent, term) VALUES (?, 0, ?, 0) ON CONFLICT (run_uid) DO UPDATE SET intent = "
+          "excluded.intent",
+          run_uid, pos)
           .run();
     }
   });
@@ -73,10 +74,21 @@ void FeedState::sent(const std::map<std::string, std::uint64_t>& to_pos, const s
   });
 }
 
-void FeedState::imported(const std::string& run_uid, std::uint64_t pos, const std::map<std::uint32_t, std::uint64_t>& floors,
-                         const std::map<Stream, std::uint64_t>& seqs) {
+void FeedState::owned(const std::string& run_uid, std::uint64_t term) {
   store_.write(WriteClass::kCommit, [&](Connection& writer) {
-    Query(writer, "INSERT OR REPLACE INTO feed_runs (run_uid, pos, intent) VALUES (?, ?, ?)", run_uid, pos, pos).run();
+    Query(writer,
+          "INSERT INTO feed_runs (run_uid, pos, intent, term) VALUES (?, 0, 0, ?) ON CONFLICT (run_uid) DO UPDATE SET term = "
+          "excluded.term",
+          run_uid, term)
+        .run();
+  });
+}
+
+void FeedState::imported(const std::string& run_uid, std::uint64_t term, std::uint64_t pos,
+                         const std::map<std::uint32_t, std::uint64_t>& floors, const std::map<Stream, std::uint64_t>& seqs) {
+  store_.write(WriteClass::kCommit, [&](Connection& writer) {
+    Query(writer, "INSERT OR REPLACE INTO feed_runs (run_uid, pos, intent, term) VALUES (?, ?, ?, ?)", run_uid, pos, pos, term)
+        .run();
     Query(writer, "DELETE FROM shared_floors WHERE run_uid = ?", run_uid).run();
     for (const auto& [segment, attempt] : floors) {
       Query(writer, "INSERT INTO shared_floors (run_uid, segment, attempt) VALUES (?, ?, ?)", run_uid, segment, attempt).run();

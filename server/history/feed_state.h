@@ -20,7 +20,8 @@ class FeedState {
   using Stream = std::tuple<std::string, std::uint32_t, engine::Incarnation>;  // run_uid, rank
   struct Progress {
     std::uint64_t pos = 0;
-    std::uint64_t intent = 0;  // > pos: so far goes what was being sent
+    std::uint64_t intent = 0;               // > pos: so far goes what was being sent
+    std::optional<std::uint64_t> term = 0;  // SharedFeed::term_of
   };
 
   explicit FeedState(SqliteStore& store) : store_(store) {}
@@ -36,9 +37,12 @@ class FeedState {
   // It was: up to these places and seqs.
   void sent(const std::map<std::string, std::uint64_t>& to_pos, const std::map<Stream, std::uint64_t>& seqs);
 
-  // Everything of the run up to this place in its log, and all of its attempts by segment below these, came from there.
-  void imported(const std::string& run_uid, std::uint64_t pos, const std::map<std::uint32_t, std::uint64_t>& floors,
-                const std::map<Stream, std::uint64_t>& seqs);
+  // What is here is fed under this term from now on.
+  void owned(const std::string& run_uid, std::uint64_t term);
+  // Everything of the run up to this place in its log, and all of its attempts by segment below these, came from there, and is
+  // of this term.
+  void imported(const std::string& run_uid, std::uint64_t term, std::uint64_t pos,
+                const std::map<std::uint32_t, std::uint64_t>& floors, const std::map<Stream, std::uint64_t>& seqs);
 
  private:
   SqliteStore& store_;

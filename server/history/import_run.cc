@@ -6,14 +6,27 @@
 
 namespace scalewatch::history {
 
-bool import_run(SharedHistory& shared, const std::string& run_uid, SqliteStore& into) {
+namespace {
+
+// Also another run of that name, which began here and went on elsewhere before it was shared: it would be found by the name.
+void remove_older(const std::string& run_uid, const std::string& name, SqliteStore& from) {
+  from.remove_run(run_uid);
+  while (const auto other = from.find_run(name)) {
+    if (other->name != name) return;
+    from.remove_run(other->run_uid);
+  }
+}
+
+}  // namespace
+
+bool import_run(SharedHistory& shared, const std::string& run_uid, std::uint64_t term, SqliteStore& into) {
   // Before the rows are read: what comes later is not below them.
   const auto floors = shared.floors(run_uid);
   std::uint64_t pos = 0;
   std::map<FeedState::Stream, std::uint64_t> seqs;
   bool removed = false;
   const bool found = shared.load_run(run_uid, [&](engine::CommitBatch&& batch) {
-    if (!removed) into.remove_run(run_uid);
+    if (!removed) remove_older(run_uid, batch.runs.empty() ? run_uid : batch.runs.front().name, into);
     removed = true;
     for (const auto& row : batch.incarnations) seqs[{run_uid, row.rank, row.incarnation}] = row.durable_seq;
     for (const auto& row : batch.reports) pos = std::max(pos, row.pos);
@@ -21,7 +34,7 @@ bool import_run(SharedHistory& shared, const std::string& run_uid, SqliteStore& 
     for (const auto& row : batch.snapshots) pos = std::max(pos, row.pos);
     into.commit(batch);
   });
-  if (found) FeedState(into).imported(run_uid, pos, floors, seqs);
+  if (found) FeedState(into).imported(run_uid, term, pos, floors, seqs);
   return found;
 }
 

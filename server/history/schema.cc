@@ -282,7 +282,8 @@ constexpr const char* kShared = R"sql(
 CREATE TABLE IF NOT EXISTS feed_runs (
   run_uid TEXT PRIMARY KEY,
   pos INTEGER NOT NULL,              -- of the run's log: sent up to here, inclusive
-  intent INTEGER NOT NULL            -- and what is being sent goes up to here; a repeat sends the same again
+  intent INTEGER NOT NULL,           -- and what is being sent goes up to here; a repeat sends the same again
+  term INTEGER                       -- of the claim under which it is here; 0: none; NULL: not known (added later)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS feed_streams (
   stream INTEGER PRIMARY KEY,        -- streams.id
@@ -318,6 +319,12 @@ UPDATE outbox SET given_up_ms = max(created_ms, 1) WHERE delivered = 0 AND next_
 CREATE INDEX outbox_dead ON outbox (given_up_ms, id) WHERE given_up_ms > 0;
 COMMIT;
 )sql");
+  }
+}
+
+void add_feed_term(Connection& connection) {
+  if (connection.scalar("SELECT count(*) FROM pragma_table_info('feed_runs') WHERE name = 'term'") == 0) {
+    connection.execute("ALTER TABLE feed_runs ADD COLUMN term INTEGER");
   }
 }
 
@@ -374,6 +381,7 @@ void prepare_schema(Connection& connection, const std::string& path) {
   connection.execute(kStoreState);
   connection.execute(kShared);
   connection.execute(kScores);
+  add_feed_term(connection);
   add_outbox_columns(connection);
 }
 

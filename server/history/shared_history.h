@@ -22,9 +22,11 @@ class SqliteStore;
 // A run as it stands there.
 struct SharedRun {
   engine::RunRow row;
-  std::string instance;         // that claimed it last; empty: no server did
-  std::uint64_t term = 0;       // of that claim: 1 for the first, one more for each; 0: none
-  std::int64_t claimed_ms = 0;  // its own clock, for display
+  std::string instance;           // that claimed its name last; empty: no server did
+  std::uint64_t term = 0;         // of that claim: 1 for the first, more for each later one; 0: none
+  std::int64_t claimed_ms = 0;    // its own clock, for display
+  std::uint64_t row_term = 0;     // of the claim under which `row` was sent
+  std::uint64_t row_version = 0;  // rises each time that it is sent
 };
 
 // Reads and claims. Every call waits for the network, some seconds at worst. Thread-safe. All throw StoreError; `retryable`
@@ -33,17 +35,20 @@ class SharedHistory {
  public:
   virtual ~SharedHistory() = default;
 
-  // Newest report first.
-  virtual std::vector<SharedRun> list_runs(std::size_t limit) = 0;
-  // By run_uid, else by name. Of several of that name (two servers that made it at the same moment) the one with the smallest
-  // created_ms, then run_uid.
+  // Newest report first; of several runs of one name the one that find_run() gives.
+  enum class Which : std::uint8_t { kAll, kRunning };
+  virtual std::vector<SharedRun> list_runs(std::size_t limit, Which which) = 0;
+  // By run_uid, else by name. Of several of that name (a server died before it could share the one that it had made) the one
+  // that was sent under the latest claim.
   virtual std::optional<SharedRun> find_run(const std::string& name_or_uid) = 0;
   // Alerts of all runs that are open (firing or acknowledged), worst first.
   virtual std::vector<engine::AlertRow> open_alerts(std::size_t limit) = 0;
 
-  // Says that the run is `instance`'s from now on, and returns the claim's term. Of two servers that claim at the same moment
-  // one gets the larger term: it, and only it, is the owner; the other learns so from SharedFeed's `lost`, or from find_run().
-  virtual std::uint64_t claim(const std::string& run_uid, const std::string& instance) = 0;
+  // Says that the run of this name is `instance`'s from now on, and returns the claim's term, which no other claim has. Whoever
+  // had it before tells no client of anything more (SharedFeed looks before it does): what can be read after this call is all
+  // that anybody was told of. So the claim comes first, then the look at what there is. A name is claimed and not a run_uid,
+  // for a server that can't see another one's run would make one of its own.
+  virtual std::uint64_t claim(const std::string& name, const std::string& instance) = 0;
 
   // Everything that a takeover needs, as batches that can be committed to a store in the order in which they come: run,
   // incarnations (durable_seq is what is replicated), tensor tables, then reports and logged inputs from the place on that the
@@ -54,22 +59,26 @@ class SharedHistory {
   virtual std::map<std::uint32_t, std::uint64_t> floors(const std::string& run_uid) = 0;
 };
 
-// Brings a run into a store: removes what the store has of it (it is older, or was never shared), commits what load_run()
-// gives, and notes that older attempts are asked of the shared history. False when there is no such run. To be called while the
-// run is not in the engine's memory; done again from its beginning after a crash. Throws StoreError.
-bool import_run(SharedHistory& shared, const std::string& run_uid, SqliteStore& into);
+// Brings a run into a store under a claim of its name: removes what the store has of that name (it is older, or was never
+// shared), commits what load_run() gives, and notes that older attempts are asked of the shared history. False when there is no
+// such run. To be called while the run is not in the engine's memory; after a crash the store's term (SharedFeed::term_of) says
+// that it was not finished. Throws StoreError.
+bool import_run(SharedHistory& shared, const std::string& run_uid, std::uint64_t term, SqliteStore& into);
 
 // What a server's own runs send. Thread-safe; nothing here waits for the network but drain().
 class SharedFeed {
  public:
   virtual ~SharedFeed() = default;
 
-  // Where servers claim runs, a run is fed only between own() and disown(), under this term. Rows of an older term lose against
-  // it.
-  virtual void own(const std::string& run_uid, std::uint64_t term) = 0;
+  // Where servers claim runs, a run is fed only between own() and disown(), under the term of the claim of its name. Rows of an
+  // older term lose against it.
+  virtual void own(const std::string& run_uid, const std::string& name, std::uint64_t term) = 0;
   virtual void disown(const std::string& run_uid) = 0;
   // Waits until all of the run that is durable here is there too. False when that took longer than `most`.
   virtual bool drain(const std::string& run_uid, std::chrono::milliseconds most) = 0;
+  // The term under which what is stored here of a run was fed last, or was brought here; 0: none; absent: not noted (a store of
+  // before).
+  virtual std::optional<std::uint64_t> term_of(const std::string& run_uid) = 0;
   // Called, from the feeding thread, when a run that is fed turns out to have a claim of a later term; it is not fed any more
   // then.
   virtual void on_lost(std::function<void(const std::string& run_uid, const SharedRun& now)> lost) = 0;

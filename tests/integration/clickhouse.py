@@ -6,7 +6,10 @@ import pathlib
 import signal
 import subprocess
 
-from harness import end_with_parent, free_port, need, wait_for
+from harness import TOOLS, end_with_parent, free_port, need, wait_for
+
+# Of the unpacked one; an installed one needs nothing of it, and does not see it.
+LIBRARIES = ":".join(str(folder) for name in ("usr/lib", "lib") for folder in sorted((TOOLS / name).glob("*-linux-gnu")))
 
 
 class ClickHouse:
@@ -19,6 +22,7 @@ class ClickHouse:
         self.port, self.tcp, self.between = free_port(), free_port(), free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.process = None
+        self.environment = {**os.environ, "LD_LIBRARY_PATH": LIBRARIES} if self.program.startswith(str(TOOLS)) else None
         self.configure([])
 
     def configure(self, shards):
@@ -40,7 +44,7 @@ class ClickHouse:
     def start(self):
         with open(self.folder / "stdout", "ab") as log:
             self.process = subprocess.Popen([self.program, f"--config-file={self.folder}/config.xml"], stdout=log, stderr=log,
-                                            cwd=self.folder, preexec_fn=end_with_parent)
+                                            cwd=self.folder, preexec_fn=end_with_parent, env=self.environment)
         wait_for("ClickHouse", self.answers, 120)
         return self
 

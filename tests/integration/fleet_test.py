@@ -8,7 +8,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "durability"))
 from facts import SETTINGS, assert_equal, facts
 from fleets import FleetCase
-from harness import BIN, main, wait_for
+from harness import BIN, get, main, wait_for
 
 STEPS = 60
 # What a run is, but for old attempts, which the server that took it over asks of the shared history.
@@ -31,7 +31,7 @@ class Fleet(FleetCase):
         jobs = [self.spawn(self.job(servers, mode, runs[home], "--steps", "60", "--batch", "16"))
                 for home, mode in (("a", "hot"), ("b", "nan-data"))]
         for job in jobs:
-            self.assertEqual(job.wait(120), 0)
+            self.assertEqual(job.wait(180), 0)
         for server in servers.values():
             for home, run in runs.items():
                 self.finished(server, run)
@@ -77,14 +77,14 @@ class Fleet(FleetCase):
     def test_a_tail_follows_its_run(self):
         servers = self.fleet("ab")
         run = self.run_named(servers, "a", "tail")
-        job = self.spawn(self.job(servers, "healthy", run, "--steps", "40", "--batch", "16", "--step-ms", "50"))
+        job = self.spawn(self.job(servers, "healthy", run, "--steps", "80", "--batch", "16", "--step-ms", "50"))
         wait_for("the run", lambda: self.summary(servers["b"], run)["attempts"] != "0")
         tail = subprocess.run([str(BIN / "scalewatch"), "--server", servers["b"].address, "--json", "tail", run], capture_output=True,
-                              text=True, timeout=60)
-        self.assertEqual(job.wait(60), 0)
+                              text=True, timeout=120)
+        self.assertEqual(job.wait(180), 0)
         attempts = [int(json.loads(line)["attempt"]["attempt"]) for line in tail.stdout.splitlines() if "attempt" in json.loads(line)]
         self.assertEqual(tail.returncode, 0, tail.stderr)
-        self.assertEqual(attempts, list(range(attempts[0], 41)))
+        self.assertEqual(attempts, list(range(attempts[0], 81)))
 
     def model(self, mode):
         server = self.server(settings=SETTINGS)
@@ -102,7 +102,7 @@ class Fleet(FleetCase):
         leave(servers[first])
         second = self.owner(servers, mode, but=first)
         self.assertEqual(second, self.order(servers, mode)[1])
-        self.assertEqual(job.wait(120), 0)
+        self.assertEqual(job.wait(180), 0)
         self.finished(servers[second], mode)
         # The one of before comes back, and knows that the run is not its own any more.
         servers[first].start()
@@ -118,6 +118,27 @@ class Fleet(FleetCase):
 
     def test_a_server_killed_before_anything_was_shared_loses_nothing(self):
         self.followed(lambda server: server.kill(), after=2)
+
+    def test_a_run_that_began_anew_is_taken_over_by_its_first_server(self):
+        """What the first server had was not shared: it is an older run of the name when it takes over what the second one made."""
+        mode = "nan-data"
+        expected = self.model(mode)
+        servers = self.fleet("ab", self.click(), settings=SETTINGS, every="1500ms")
+        job = self.spawn(self.job(servers, mode, mode, "--ranks", "2", "--steps", str(STEPS), "--batch", "16", "--step-ms", "150"))
+        first = self.owner(servers, mode)
+        wait_for("an attempt", lambda: int(self.summary(servers[first], mode)["attempts"]) >= 1)
+        servers[first].kill()
+        second = self.owner(servers, mode, but=first)
+        servers[first].start()
+        batches = "scalewatch_shared_history_batches_total "
+        wait_for("what clients are told of", lambda: any(line.startswith(batches) and float(line.split()[1]) >= 2
+                                                         for line in get(servers[second].http + "/metrics").splitlines()))
+        servers[second].kill()
+        self.assertEqual(self.owner(servers, mode, but=second), first)
+        self.assertEqual(job.wait(180), 0)
+        self.finished(servers[first], mode)
+        self.assertEqual([loss for rank in servers[first].api(f"runs/{mode}")["ranks"] for loss in rank["losses"]], [])
+        assert_equal(self, expected, facts(servers[first], mode), "the run that was begun twice")
 
     def test_a_stopping_server_hands_its_runs_over(self):
         self.followed(lambda server: self.assertEqual(server.stop(), 0))
@@ -141,7 +162,7 @@ class Fleet(FleetCase):
             wait_for("some attempts", lambda: int(self.summary(servers[owner], mode)["attempts"]) > before + 8)
             servers[owner].kill()
             last = self.owner(servers, mode, but=owner)
-        self.assertEqual(job.wait(120), 0)
+        self.assertEqual(job.wait(180), 0)
         self.finished(servers[last], mode)
         assert_equal(self, expected, facts(servers[last], mode), "clocks three hours ahead and two behind")
 

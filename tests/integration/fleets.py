@@ -29,12 +29,12 @@ class FleetCase(Case):
         self._stack.callback(server.kill)
         return server.start()
 
-    def fleet(self, names, clickhouse=None, sinks=(), settings=()):
-        """{name: Server}, all started."""
+    def fleet(self, names, clickhouse=None, sinks=(), settings=(), every="100ms"):
+        """{name: Server}, all started. `every`: how often they feed ClickHouse."""
         ports = {name: free_port() for name in names}
         listed = ",".join(f"{name}=127.0.0.1:{port}" for name, port in ports.items())
         shared = ("history.clickhouse.hosts=" + clickhouse.url, "history.clickhouse.required=true",
-                  "history.clickhouse.every=100ms") if clickhouse else ()
+                  f"history.clickhouse.every={every}") if clickhouse else ()
         servers = {}
         for name in names:
             own = (f"fleet.instances={listed}", f"fleet.self={name}", "fleet.probe_every=200ms", "fleet.down_after=800ms")
@@ -57,7 +57,8 @@ class FleetCase(Case):
 
     def job(self, servers, mode, run, *options):
         first = next(iter(servers.values()))
-        command = self.demo_command(first, mode, "--run", run, "--progress", "0", *options)
+        # At the end it waits for longer than the longest pause between two tries, 30 s: how often servers were away is the test's doing.
+        command = self.demo_command(first, mode, "--run", run, "--progress", "0", "--wait", "60", *options)
         command[command.index("--server") + 1] = self.addresses(servers)
         return command
 

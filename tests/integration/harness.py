@@ -22,12 +22,13 @@ import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("SCALEWATCH_BIN", ROOT / "build/release/bin"))
+TOOLS = ROOT / "build/tools"  # what deploy/install-packages unpacks
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE
 
 
 def need(program):
     """Path of a program that tests/run installs; ends the script loudly as skipped when it is missing."""
-    for folder in ("/usr/bin", ROOT / "build/tools/usr/bin"):
+    for folder in ("/usr/bin", "/usr/sbin", TOOLS / "usr/bin", TOOLS / "usr/sbin"):
         path = pathlib.Path(folder) / program
         if path.exists():
             return str(path)
@@ -298,5 +299,5 @@ def main():
     sys.exit(0 if result.wasSuccessful() else 1)
 
 
-__all__ = ["BIN", "Case", "ROOT", "Server", "Sink", "findings", "free_port", "get", "get_json", "main", "need", "need_grpc",
+__all__ = ["BIN", "Case", "ROOT", "Server", "Sink", "TOOLS", "findings", "free_port", "get", "get_json", "main", "need", "need_grpc",
            "wait_for", "worst"]

@@ -4,6 +4,7 @@
 
 #include "server/engine/input_codec.h"
 #include "server/history/clickhouse/keys.h"
+#include "server/history/clickhouse/shared.h"
 #include "server/history/clickhouse/tables.h"
 #include "server/history/record_reader.h"
 
@@ -30,9 +31,6 @@ void strip(v1::Report& report) {
     block.clear_first_bad_micro();
   }
 }
-
-// The marks of a run's entries that are of no stream.
-constexpr std::uint32_t kNoRank = 0xffffffff;
 
 }  // namespace
 

@@ -1,6 +1,10 @@
 #include "server/history/clickhouse/claims.h"
 
+#include <algorithm>
+#include <chrono>
 #include <random>
+#include <thread>
+#include <utility>
 
 #include "server/engine/ports/history_store.h"
 #include "server/history/clickhouse/tables.h"
@@ -9,46 +13,48 @@ namespace scalewatch::clickhouse {
 
 namespace {
 
-std::map<std::uint64_t, Claim> read_claims(Connection& connection, const std::string& where) {
-  const std::string answer =
-      connection.query("SELECT run, term, token, instance, claimed_ms FROM owners WHERE " + where + " FORMAT RowBinary");
-  std::map<std::uint64_t, Claim> newest;
+// In order: by name, the newest first.
+std::vector<std::pair<std::uint64_t, Claim>> read_claims(Connection& connection, const std::string& where) {
+  const std::string answer = connection.query("SELECT run, term, token, instance, claimed_ms FROM owners WHERE " + where +
+                                              " ORDER BY run, term DESC, token FORMAT RowBinary");
+  std::vector<std::pair<std::uint64_t, Claim>> claims;
   for (RowReader rows(answer); !rows.done();) {
-    const std::uint64_t run = rows.u64();
-    Claim claim{rows.u64(), rows.u64(), std::string(rows.text()), rows.i64()};
-    Claim& known = newest[run];
-    if (claim.term > known.term || (claim.term == known.term && claim.token < known.token)) known = std::move(claim);
+    const std::uint64_t name = rows.u64();
+    claims.emplace_back(name, Claim{rows.u64(), rows.u64(), std::string(rows.text()), rows.i64()});
   }
-  return newest;
+  return claims;
 }
 
 }  // namespace
 
-std::map<std::uint64_t, Claim> newest_claims(Connection& connection, const std::vector<std::uint64_t>& runs) {
-  if (runs.empty()) return {};
+std::map<std::uint64_t, Claim> newest_claims(Connection& connection, const std::vector<std::uint64_t>& names) {
+  if (names.empty()) return {};
   std::string list;
-  for (const std::uint64_t run : runs) list += (list.empty() ? "" : ",") + std::to_string(run);
-  return read_claims(connection, "run IN (" + list + ")");
+  for (const std::uint64_t name : names) list += (list.empty() ? "" : ",") + std::to_string(name);
+  std::map<std::uint64_t, Claim> newest;
+  for (auto& [name, claim] : read_claims(connection, "run IN (" + list + ")")) newest.try_emplace(name, std::move(claim));
+  return newest;
 }
 
-std::map<std::uint64_t, Claim> newest_claims(Connection& connection) {
-  return read_claims(connection, "1");
-}
-
-std::uint64_t claim_run(Connection& connection, std::uint64_t run, const std::string& instance, std::int64_t now_ms) {
-  constexpr int kTries = 10;
+// Whoever finds another claim of its term, or of a later one, goes above it: it can't know whether the other one has looked
+// already and found itself alone. So a claim that stood never has a rival of the same term. Two that meet again and again part
+// by waiting for random times.
+std::uint64_t claim_name(Connection& connection, std::uint64_t name, const std::string& instance, std::int64_t now_ms) {
+  constexpr int kTries = 20;
+  constexpr unsigned kPauseMs = 10;
   std::random_device random;
-  for (int i = 0; i < kTries; ++i) {
-    const auto before = newest_claims(connection, {run});
-    const auto known = before.find(run);
-    const std::uint64_t term = known == before.end() ? 1 : known->second.term + 1;
+  const std::string is_name = "run = " + std::to_string(name);
+  for (unsigned i = 0; i < kTries; ++i) {
+    const auto before = read_claims(connection, is_name);
+    const std::uint64_t term = before.empty() ? 1 : before.front().second.term + 1;
     const std::uint64_t token = std::uint64_t{random()} << 32 | random();
     Block block(columns_of("owners"));
-    add_row(block, run, term, token, instance, now_ms);
+    add_row(block, name, term, token, instance, now_ms);
     connection.insert("owners", block);
-    const Claim now = newest_claims(connection, {run})[run];
-    if (now.token == token) return term;
-    // Another one claimed at the same moment, and this one goes above it: then there is one owner, and it knows.
+    const auto now = read_claims(connection, is_name + " AND term >= " + std::to_string(term));
+    const auto is_own = [&](const auto& claim) { return claim.second.token == token; };
+    if (!now.empty() && std::all_of(now.begin(), now.end(), is_own)) return term;
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % ((i + 1) * kPauseMs)));
   }
   throw engine::StoreError("history.clickhouse: other servers claim the run again and again", true);
 }

@@ -1,4 +1,4 @@
-// Who owns a run: the claim with the largest term; of two with the same term that with the smallest token.
+// Who owns the runs of a name: the claim with the largest term. Keyed by name_key().
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,10 @@ struct Claim {
   std::int64_t claimed_ms = 0;
 };
 
-// Of these runs, or of all; by run_key(). Throws StoreError.
-std::map<std::uint64_t, Claim> newest_claims(Connection& connection, const std::vector<std::uint64_t>& runs);
-std::map<std::uint64_t, Claim> newest_claims(Connection& connection);
+// Throws StoreError.
+std::map<std::uint64_t, Claim> newest_claims(Connection& connection, const std::vector<std::uint64_t>& names);
 
-// Claims a run with a term above all that are there. Throws StoreError.
-std::uint64_t claim_run(Connection& connection, std::uint64_t run, const std::string& instance, std::int64_t now_ms);
+// Claims a name with a term above all that are there, and that no other claim has. Throws StoreError.
+std::uint64_t claim_name(Connection& connection, std::uint64_t name, const std::string& instance, std::int64_t now_ms);
 
 }  // namespace scalewatch::clickhouse

@@ -91,13 +91,15 @@ void Feeder::committed(const engine::CommitBatch& batch) {
   }
 }
 
-void Feeder::own(const std::string& run_uid, std::uint64_t term) {
+void Feeder::own(const std::string& run_uid, const std::string& name, std::uint64_t term) {
+  state_.owned(run_uid, term);  // before anything of it is sent under this term
   const auto stored = state_.streams();
   std::lock_guard lock(mutex_);
   for (const auto& [stream, seq] : stored) {
     if (std::get<0>(stream) == run_uid) seqs_[stream] = std::max(seqs_[stream], seq);
   }
   Run& run = runs_[run_uid];
+  run.name = name;
   run.term = term;
   run.fed = run.log = run.row = true;
   run.progress.reset();
@@ -109,6 +111,10 @@ void Feeder::disown(const std::string& run_uid) {
   std::lock_guard lock(mutex_);
   runs_[run_uid].fed = false;
   settled_.notify_all();
+}
+
+std::optional<std::uint64_t> Feeder::term_of(const std::string& run_uid) {
+  return state_.progress(run_uid).term;
 }
 
 bool Feeder::settled(const std::string& run_uid) {
@@ -279,7 +285,8 @@ void Feeder::build() {
   }
   std::map<std::string, std::uint64_t> to_pos;
   for (const auto& [run_uid, term] : due) {
-    const auto [pos, intent] = progress[run_uid];
+    const std::uint64_t pos = progress[run_uid].pos;
+    const std::uint64_t intent = progress[run_uid].intent;
     if (intended && intent <= pos) continue;
     {
       std::lock_guard lock(mutex_);
@@ -320,16 +327,22 @@ void Feeder::build() {
 
 void Feeder::look_for_claims() {
   if (!who_.claims || claims_checked_) return;
+  std::map<std::string, std::string> names;  // by run_uid
+  {
+    std::lock_guard lock(mutex_);
+    for (const Batch::Part& part : batch_.parts()) names[part.run_uid] = runs_[part.run_uid].name;
+  }
   std::vector<std::uint64_t> keys;
-  for (const Batch::Part& part : batch_.parts()) keys.push_back(run_key(part.run_uid));
+  for (const auto& [run_uid, name] : names) keys.push_back(name_key(name));
   const auto owners = newest_claims(writer_.connection(), keys);
   bool lost_any = false;
   for (const Batch::Part& part : batch_.parts()) {
-    const auto found = owners.find(run_key(part.run_uid));
+    const auto found = owners.find(name_key(names[part.run_uid]));
     if (found == owners.end() || found->second.term <= part.term) continue;
     lost_any = true;
     history::SharedRun now;
     now.row.run_uid = part.run_uid;
+    now.row.name = names[part.run_uid];
     now.instance = found->second.instance;
     now.term = found->second.term;
     now.claimed_ms = found->second.claimed_ms;
@@ -340,8 +353,8 @@ void Feeder::look_for_claims() {
     const auto lost = lost_;
     lock.unlock();
     spdlog::error(
-        "history.clickhouse: run {} is fed here under term {}, and {} claimed it with term {}: it is not fed here any more",
-        part.run_uid, part.term, now.instance, now.term);
+        "history.clickhouse: run '{}' is fed here under term {}, and {} claimed it with term {}: it is not fed here any more",
+        now.row.name, part.term, now.instance, now.term);
     if (lost) lost(part.run_uid, now);
   }
   claims_checked_ = !lost_any;

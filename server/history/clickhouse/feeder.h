@@ -53,9 +53,10 @@ class Feeder final : public history::SharedFeed, public engine::Replication {
   // Sends what is left, no longer than `most`.
   void stop(std::chrono::milliseconds most);
 
-  void own(const std::string& run_uid, std::uint64_t term) override;
+  void own(const std::string& run_uid, const std::string& name, std::uint64_t term) override;
   void disown(const std::string& run_uid) override;
   bool drain(const std::string& run_uid, std::chrono::milliseconds most) override;
+  std::optional<std::uint64_t> term_of(const std::string& run_uid) override;
   void on_lost(std::function<void(const std::string& run_uid, const history::SharedRun& now)> lost) override;
   std::uint64_t replicated_seq(const std::string& run_uid, std::uint32_t rank, const engine::Incarnation& incarnation) override;
 
@@ -65,6 +66,7 @@ class Feeder final : public history::SharedFeed, public engine::Replication {
   using SteadyClock = std::chrono::steady_clock;
   // What a run still has to send.
   struct Run {
+    std::string name;  // where runs are claimed
     std::uint64_t term = 0;
     bool fed = false;
     bool log = false;  // entries

@@ -27,6 +27,11 @@ inline std::uint64_t run_key(std::string_view run_uid) {
   return key;
 }
 
+// Of a run's name: what servers claim.
+inline std::uint64_t name_key(std::string_view name) {
+  return hash_of(name);
+}
+
 // First 8 of 16 random bytes: enough within a rank of a run.
 inline std::uint64_t stream_key(const engine::Incarnation& incarnation) {
   std::uint64_t key = 0;

@@ -4,6 +4,7 @@
 
 #include "server/history/clickhouse/keys.h"
 #include "server/history/clickhouse/native.h"
+#include "server/history/clickhouse/shared.h"
 
 namespace scalewatch::clickhouse {
 
@@ -54,8 +55,11 @@ std::optional<std::pair<std::uint64_t, std::uint64_t>> Older::bounds(const histo
 
 std::vector<history::OlderReport> Older::reports(const history::OlderRange& range, std::size_t limit) {
   const std::string answer = query(
-      "SELECT rank, stream, seq, pos, attempt, step, time_ms, retrospective, loss, lr, grad_norm, rest FROM reports WHERE " +
-      where(range) + " ORDER BY attempt, rank, pos, term DESC LIMIT 1 BY attempt, rank, stream, seq" + limited(limit));
+      "SELECT rank, stream, seq, pos, attempt, step, time_ms, retrospective, loss, lr, grad_norm, rest FROM (SELECT * FROM "
+      "reports "
+      "WHERE " +
+      where(range) + " ORDER BY rank, stream, seq, term DESC LIMIT 1 BY rank, stream, seq) ORDER BY attempt, rank, pos" +
+      limited(limit));
   std::vector<history::OlderReport> reports;
   for (RowReader rows(answer); !rows.done();) {
     auto& report = reports.emplace_back();
@@ -153,10 +157,31 @@ std::vector<std::uint32_t> Older::scaler_numbers(const std::string& run_uid, std
   return numbers;
 }
 
+// What is there of places that a later owner filled otherwise stays for ever, for the order of inputs tells terms apart.
+std::string Older::counts(const std::string& run_uid) {
+  std::vector<Mark> marks;
+  const std::string answer =
+      query("SELECT term, min(from_pos), max(to_pos) FROM batches WHERE run = " + std::to_string(run_key(run_uid)) +
+            " GROUP BY term");
+  for (RowReader rows(answer); !rows.done();) {
+    Mark& mark = marks.emplace_back();
+    mark.term = rows.u64();
+    mark.rank = kNoRank;
+    mark.from_pos = rows.u64();
+    mark.to_pos = rows.u64();
+  }
+  std::string any = "0";
+  for (const auto& window : cover_of(marks).windows) {
+    any += " OR (term = " + std::to_string(window.term) + " AND pos >= " + std::to_string(window.first) +
+           " AND pos <= " + std::to_string(window.last) + ")";
+  }
+  return "(" + any + ")";
+}
+
 std::vector<engine::InputRow> Older::inputs(const std::string& run_uid, std::uint64_t after_pos, std::size_t limit) {
   const std::string answer =
       query("SELECT pos, payload FROM inputs WHERE run = " + std::to_string(run_key(run_uid)) + " AND pos > " +
-            std::to_string(after_pos) + " ORDER BY pos, term DESC LIMIT 1 BY pos" + limited(limit));
+            std::to_string(after_pos) + " AND " + counts(run_uid) + " ORDER BY pos LIMIT 1 BY pos" + limited(limit));
   std::vector<engine::InputRow> inputs;
   for (RowReader rows(answer); !rows.done();) {
     const std::uint64_t pos = rows.u64();

@@ -27,6 +27,8 @@ class Older final : public history::OlderHistory {
 
  private:
   std::string query(const std::string& sql);
+  // A condition: the entry of the run's log is of the owner whose it was to make it.
+  std::string counts(const std::string& run_uid);
 
   const Options options_;
   std::mutex mutex_;

@@ -57,7 +57,7 @@ LogCover cover_of(const std::vector<Mark>& marks) {
     below = std::min(below, window.first);
   }
   for (const Mark& mark : marks) {
-    if (mark.rank == 0xffffffff || !cover.holds(mark.term, mark.to_pos)) continue;
+    if (mark.rank == kNoRank || !cover.holds(mark.term, mark.to_pos)) continue;
     std::uint64_t& seq = cover.seqs[{mark.rank, mark.stream}];
     seq = std::max(seq, mark.last_seq);
   }
@@ -76,11 +76,14 @@ std::string Shared::query(const std::string& sql) {
   return connection_.query(sql + " FORMAT RowBinary");
 }
 
-std::vector<history::SharedRun> Shared::runs_where(const std::string& where, std::size_t limit) {
+std::vector<history::SharedRun> Shared::runs_where(const std::string& where, const std::string& one_of, const std::string& then,
+                                                   std::size_t limit) {
   const std::string answer = query(
-      "SELECT run_uid, name, created_ms, last_report_ms, segment, status, worst_open, overview FROM (SELECT * FROM runs "
+      "SELECT run_uid, name, created_ms, last_report_ms, segment, status, worst_open, overview, version FROM (SELECT * FROM "
+      "runs "
       "WHERE " +
-      where + " ORDER BY version DESC LIMIT 1 BY run) ORDER BY last_report_ms DESC, run_uid LIMIT " + std::to_string(limit));
+      where + " ORDER BY version DESC LIMIT 1 BY " + one_of + ") WHERE " + then +
+      " ORDER BY last_report_ms DESC, run_uid LIMIT " + std::to_string(limit));
   std::vector<history::SharedRun> runs;
   for (RowReader rows(answer); !rows.done();) {
     engine::RunRow& row = runs.emplace_back().row;
@@ -92,13 +95,15 @@ std::vector<history::SharedRun> Shared::runs_where(const std::string& where, std
     row.status = rows.get<std::int32_t>();
     row.worst_open = rows.get<std::int32_t>();
     row.overview = rows.text();
+    runs.back().row_version = rows.u64();
+    runs.back().row_term = term_of(runs.back().row_version);
   }
   std::lock_guard lock(mutex_);
-  std::vector<std::uint64_t> keys;
-  for (const auto& run : runs) keys.push_back(run_key(run.row.run_uid));
-  const auto claims = newest_claims(connection_, keys);
+  std::vector<std::uint64_t> names;
+  for (const auto& run : runs) names.push_back(name_key(run.row.name));
+  const auto claims = newest_claims(connection_, names);
   for (auto& run : runs) {
-    const auto found = claims.find(run_key(run.row.run_uid));
+    const auto found = claims.find(name_key(run.row.name));
     if (found == claims.end()) continue;
     run.instance = found->second.instance;
     run.term = found->second.term;
@@ -107,20 +112,17 @@ std::vector<history::SharedRun> Shared::runs_where(const std::string& where, std
   return runs;
 }
 
-std::vector<history::SharedRun> Shared::list_runs(std::size_t limit) {
-  return runs_where("1", limit);
+std::vector<history::SharedRun> Shared::list_runs(std::size_t limit, Which which) {
+  constexpr int kRunning = 1;  // v1.RUN_STATUS_RUNNING
+  return runs_where("1", "name", which == Which::kAll ? "1" : "status = " + std::to_string(kRunning), limit);
 }
 
 std::optional<history::SharedRun> Shared::find_run(const std::string& name_or_uid) {
-  auto runs = runs_where("run_uid = " + quoted(name_or_uid) + " OR name = " + quoted(name_or_uid), 100);
-  const auto first = std::min_element(runs.begin(), runs.end(), [&](const auto& a, const auto& b) {
-    const auto key = [&](const history::SharedRun& run) {
-      return std::make_tuple(run.row.run_uid != name_or_uid, run.row.created_ms, run.row.run_uid);
-    };
-    return key(a) < key(b);
-  });
-  if (first == runs.end()) return std::nullopt;
-  return std::move(*first);
+  for (const char* column : {"run_uid", "name"}) {
+    auto runs = runs_where(std::string(column) + " = " + quoted(name_or_uid), column, "1", 1);
+    if (!runs.empty()) return std::move(runs.front());
+  }
+  return std::nullopt;
 }
 
 namespace {
@@ -155,10 +157,10 @@ std::vector<engine::AlertRow> Shared::open_alerts(std::size_t limit) {
                            std::to_string(limit)));
 }
 
-std::uint64_t Shared::claim(const std::string& run_uid, const std::string& instance) {
+std::uint64_t Shared::claim(const std::string& name, const std::string& instance) {
   std::lock_guard lock(mutex_);
   prepare();
-  return claim_run(connection_, run_key(run_uid), instance, clock_.wall_ms());
+  return claim_name(connection_, name_key(name), instance, clock_.wall_ms());
 }
 
 std::map<std::uint32_t, std::uint64_t> Shared::floors(const std::string& run_uid) {

@@ -17,10 +17,10 @@ class Shared final : public history::SharedHistory {
  public:
   Shared(const Options& options, const engine::Clock& clock) : options_(options), clock_(clock), connection_(options) {}
 
-  std::vector<history::SharedRun> list_runs(std::size_t limit) override;
+  std::vector<history::SharedRun> list_runs(std::size_t limit, Which which) override;
   std::optional<history::SharedRun> find_run(const std::string& name_or_uid) override;
   std::vector<engine::AlertRow> open_alerts(std::size_t limit) override;
-  std::uint64_t claim(const std::string& run_uid, const std::string& instance) override;
+  std::uint64_t claim(const std::string& name, const std::string& instance) override;
   bool load_run(const std::string& run_uid, const std::function<void(engine::CommitBatch&&)>& take) override;
   std::map<std::uint32_t, std::uint64_t> floors(const std::string& run_uid) override;
 
@@ -28,7 +28,9 @@ class Shared final : public history::SharedHistory {
   std::string query(const std::string& sql);
   // Makes the tables where this server is the first to look.
   void prepare();
-  std::vector<history::SharedRun> runs_where(const std::string& where, std::size_t limit);
+  // The newest row of each value of column `one_of`; of these those that `then` says.
+  std::vector<history::SharedRun> runs_where(const std::string& where, const std::string& one_of, const std::string& then,
+                                             std::size_t limit);
 
   const Options options_;
   const engine::Clock& clock_;
@@ -52,7 +54,8 @@ struct LogCover {
   // Of a snapshot: the log up to it is the one that counts.
   [[nodiscard]] bool reaches(std::uint64_t term, std::uint64_t pos) const;
 };
-// Rows of `batches`: of a stream, or of a run's own entries (rank 0xffffffff). Pure.
+// Rows of `batches`: of a stream, or of a run's own entries (rank kNoRank). Pure.
+inline constexpr std::uint32_t kNoRank = 0xffffffff;
 struct Mark {
   std::uint64_t term = 0;
   std::uint32_t rank = 0;

@@ -40,7 +40,8 @@ void Writer::write(Batch& batch, std::int64_t now_ms) {
     const bool known = known_[part.run_uid].streams_sent;
     if (!known || part.ranks_changed) write_streams(part.run_uid, row_version(part.term, now_ms));
     // Before the log counts: a run that is taken over is found by its name, with the alerts that its log caused.
-    if (!known_[part.run_uid].row_sent) {
+    // Under each term once, so that the newest row tells which copy of a run is the newest.
+    if (term_of(known_[part.run_uid].row_version) < part.term || known_[part.run_uid].row_version == 0) {
       if (const auto row = store_.find_run(part.run_uid); row && row->run_uid == part.run_uid) {
         write_row(*row, row_version(part.term, now_ms));
       }
@@ -112,7 +113,7 @@ void Writer::write_row(const engine::RunRow& row, std::uint64_t version) {
   add_row(runs, run_key(row.run_uid), version, row.run_uid, row.name, row.created_ms, row.last_report_ms, row.segment,
           row.status, row.worst_open, row.overview);
   connection_.insert("runs", runs);
-  known_[row.run_uid].row_sent = true;
+  known_[row.run_uid].row_version = version;
 }
 
 // What changed since it was sent. By id: clocks of servers differ, so the newest time says nothing of another alert.

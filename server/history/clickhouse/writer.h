@@ -46,7 +46,7 @@ class Writer {
     std::map<std::string, std::int64_t> alerts;                                     // change that was sent, by id
     std::uint64_t snapshot_pos = 0;
     bool streams_sent = false;
-    bool row_sent = false;
+    std::uint64_t row_version = 0;  // sent
   };
   std::map<std::string, Known> known_;  // by run_uid
 };

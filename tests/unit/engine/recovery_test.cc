@@ -275,5 +275,33 @@ TEST_F(Recovery, RanksThatHadNotJoinedAreWaitedFor) {
   EXPECT_THAT(closed(), Each(HasSubstr("\"missing\":[]")));
 }
 
+// The server that they had is gone with the run: they had attempts before they came, and pause up to 30 s between tries.
+TEST_F(Recovery, RanksOfARunThatBeginsAnewAreWaitedFor) {
+  engine_ = std::make_unique<Engine>(options_, store_, outbox_, clock_);
+  TestClient early(*engine_, {.world_size = 2});
+  ASSERT_TRUE(early.join(3));
+  uid_ = uid(store_);
+  const auto closed = [&] {
+    std::lock_guard lock(store_.mutex);
+    const auto& log = store_.log[uid_];
+    return std::count_if(log.begin(), log.end(), [](const auto& each) {
+      return each.second.input && each.second.input->payload.find("attempt_closed") != std::string::npos;
+    });
+  };
+  early.send_table();
+  for (std::uint64_t seq = 1; seq <= 20; ++seq) early.send(early.report(seq));
+  ASSERT_TRUE(early.durable(20));
+  clock_.now += 20'000;
+  early.send(early.report(21));
+  ASSERT_TRUE(early.durable(21));
+  EXPECT_EQ(closed(), 0);
+  TestClient late(*engine_, {.rank = 1, .world_size = 2, .incarnation = 2});
+  ASSERT_TRUE(late.join(21));
+  late.send_table();
+  for (std::uint64_t seq = 1; seq <= 21; ++seq) late.send(late.report(seq));
+  ASSERT_TRUE(late.durable(21));
+  EXPECT_TRUE(eventually([&] { return closed() == 21; }));
+}
+
 }  // namespace
 }  // namespace scalewatch::engine::testing

@@ -30,7 +30,7 @@ class FleetTest : public ::testing::Test {
   Node& start(const std::string& name, FakeShared* shared) {
     auto& store = stores_[name];
     if (!store) store = std::make_shared<MemoryStore>();
-    nodes_[name] = std::make_unique<Node>(name, instances_, shared, store);
+    nodes_[name] = std::make_unique<Node>(name, instances_, shared, store, required_);
     return *nodes_[name];
   }
   void start_all(FakeShared* shared) {
@@ -68,6 +68,7 @@ class FleetTest : public ::testing::Test {
   std::map<std::string, std::shared_ptr<MemoryStore>> stores_;
   std::map<std::string, std::unique_ptr<Node>> nodes_;
   FakeShared shared_;
+  bool required_ = true;
 };
 
 TEST_F(FleetTest, ClientsAreSentToTheRunsHomeAndEveryServerAnswersForIt) {
@@ -140,6 +141,101 @@ TEST_F(FleetTest, ATakeoverGoesOnFromWhatIsShared) {
   EXPECT_FALSE(node(names[0]).fleet.holds("run"));
 }
 
+// The first server had a few reports and died before they were shared: its clients, which were told of nothing, begin the run
+// anew.
+TEST_F(FleetTest, ARunThatBeganAnewElsewhereIsTakenOverByWhoeverHadItFirst) {
+  start_all(&shared_);
+  const auto names = order();
+  std::unique_ptr<TestClient> client;
+  ASSERT_EQ(join(client, names[0], 0, 0), names[0]);
+  client->send_table();
+  for (std::uint64_t seq = 1; seq <= 3; ++seq) client->send(client->report(seq));
+  ASSERT_TRUE(client->durable(3));
+  const std::string first_uid = client->peer().hello_ack()->run_uid();
+  client.reset();
+  kill(names[0]);
+  ASSERT_EQ(join(client, names[2], 3, 0), names[1]);
+  const std::string uid = client->peer().hello_ack()->run_uid();
+  EXPECT_NE(uid, first_uid);
+  EXPECT_EQ(client->peer().hello_ack()->resume_after_seq(), 0U);
+  client->send_table();
+  for (std::uint64_t seq = 1; seq <= 9; ++seq) client->send(client->report(seq));
+  ASSERT_TRUE(client->durable(9));
+  ASSERT_TRUE(eventually([&] { return node(names[1]).feed->owns(uid); }));
+  node(names[1]).feed->turn();
+  client.reset();
+
+  start(names[0], &shared_);
+  ASSERT_TRUE(eventually([&] { return node(names[2]).fleet.stats().peers_alive == 2; }));
+  EXPECT_FALSE(node(names[0]).fleet.holds("run"));
+  kill(names[1]);
+  ASSERT_EQ(join(client, names[2], 9, 9), names[0]);
+  EXPECT_EQ(client->peer().hello_ack()->run_uid(), uid);
+  EXPECT_EQ(client->peer().hello_ack()->resume_after_seq(), 9U);
+  EXPECT_EQ(node(names[0]).run("run").lost_reports(), 0U);
+}
+
+// Its claim stood, and it was killed before it had brought what another one had: what it has is older.
+TEST_F(FleetTest, AServerThatDiedWhileItTookARunOverBringsItAgain) {
+  start_all(&shared_);
+  const auto names = order();
+  std::unique_ptr<TestClient> client;
+  ASSERT_EQ(join(client, names[0], 0, 0), names[0]);
+  client->send_table();
+  for (std::uint64_t seq = 1; seq <= 3; ++seq) client->send(client->report(seq));
+  ASSERT_TRUE(client->durable(3));
+  const std::string uid = client->peer().hello_ack()->run_uid();
+  ASSERT_TRUE(eventually([&] { return node(names[0]).feed->owns(uid); }));
+  node(names[0]).feed->turn();
+  client.reset();
+  kill(names[0]);
+  ASSERT_EQ(join(client, names[2], 3, 3), names[1]);
+  client->send_table();
+  for (std::uint64_t seq = 4; seq <= 9; ++seq) client->send(client->report(seq));
+  ASSERT_TRUE(client->durable(9));
+  ASSERT_TRUE(eventually([&] { return node(names[1]).feed->owns(uid); }));
+  node(names[1]).feed->turn();
+  client.reset();
+  kill(names[1]);
+  EXPECT_EQ(shared_.claim("run", names[0]), 3U);
+
+  start(names[0], &shared_);
+  ASSERT_EQ(join(client, names[2], 9, 9), names[0]);
+  EXPECT_EQ(client->peer().hello_ack()->resume_after_seq(), 9U);
+  EXPECT_EQ(node(names[0]).run("run").lost_reports(), 0U);
+}
+
+// While the shared history was away it went on with what it had; then it learns that others had more.
+TEST_F(FleetTest, WhatWentOnWhileTheHistoryWasAwayGivesWayToWhatIsThere) {
+  required_ = false;
+  start_all(&shared_);
+  const auto names = order();
+  std::unique_ptr<TestClient> client;
+  ASSERT_EQ(join(client, names[0], 0, 0), names[0]);
+  client->send_table();
+  for (std::uint64_t seq = 1; seq <= 3; ++seq) client->send(client->report(seq));
+  ASSERT_TRUE(client->durable(3));
+  const std::string uid = client->peer().hello_ack()->run_uid();
+  ASSERT_TRUE(eventually([&] { return node(names[0]).feed->owns(uid); }));
+  node(names[0]).feed->turn();
+  client.reset();
+  kill(names[0]);
+  ASSERT_EQ(join(client, names[2], 3, 3), names[1]);
+  ASSERT_TRUE(eventually([&] { return node(names[1]).feed->owns(uid); }));
+  node(names[1]).feed->turn();
+  client.reset();
+  kill(names[1]);
+  shared_.away = true;
+  start(names[0], &shared_);
+  ASSERT_TRUE(eventually([&] { return node(names[2]).fleet.stats().peers_alive == 1; }));
+  ASSERT_EQ(join(client, names[0], 3, 3), names[0]);
+  shared_.away = false;
+  ASSERT_TRUE(eventually([&] { return node(names[0]).fleet.stats().yielded == 1U; }));
+  ASSERT_TRUE(client->peer().ended());
+  ASSERT_EQ(join(client, names[0], 3, 3), names[0]);
+  EXPECT_EQ(node(names[0]).fleet.stats().taken_over, 1U);
+}
+
 TEST_F(FleetTest, AServerThatComesBackBeforeOthersTookItsRunsGoesOn) {
   start_all(&shared_);
   const std::string home = order()[0];
@@ -160,6 +256,50 @@ TEST_F(FleetTest, AServerThatComesBackBeforeOthersTookItsRunsGoesOn) {
   ASSERT_EQ(join(client, home, 5, 5), home);
   EXPECT_EQ(client->peer().hello_ack()->resume_after_seq(), 5U);
   EXPECT_EQ(node(home).fleet.stats().taken_over, 0U);
+}
+
+// Its trainers may have died with it: somebody must say so.
+TEST_F(FleetTest, ARunWhoseServerIsGoneIsTakenOverWithoutItsClients) {
+  start_all(&shared_);
+  const auto names = order();
+  std::unique_ptr<TestClient> client;
+  ASSERT_EQ(join(client, names[0], 0, 0), names[0]);
+  client->send_table();
+  for (std::uint64_t seq = 1; seq <= 5; ++seq) client->send(client->report(seq));
+  ASSERT_TRUE(client->durable(5));
+  const std::string uid = client->peer().hello_ack()->run_uid();
+  ASSERT_TRUE(eventually([&] { return node(names[0]).feed->owns(uid); }));
+  node(names[0]).clock.now += 200;
+  ASSERT_TRUE(eventually([&] { return stores_[names[0]]->find_run("run")->status == v1::RUN_STATUS_RUNNING; }));
+  node(names[0]).feed->turn();
+  client.reset();
+  kill(names[0]);
+  EXPECT_TRUE(eventually([&] { return node(names[1]).fleet.holds("run"); }));
+  EXPECT_EQ(node(names[1]).fleet.stats().taken_over, 1U);
+  EXPECT_FALSE(node(names[2]).fleet.holds("run"));
+}
+
+TEST_F(FleetTest, WhatOnlyTheSharedHistoryHasIsListedAndBrought) {
+  engine::CommitBatch old;
+  old.runs = {{.run_uid = "000000000000000a", .name = "old", .status = v1::RUN_STATUS_FINISHED, .overview = {}}};
+  shared_.rows.commit(old);
+  EXPECT_EQ(shared_.claim("old", "a server that was"), 1U);
+  start_all(&shared_);
+  Node& any = node("a");
+  v1::ListRunsResponse runs;
+  ASSERT_TRUE(any.history.list_runs({}, runs).ok());
+  ASSERT_EQ(runs.runs_size(), 1);
+  EXPECT_EQ(runs.runs(0).name(), "old");
+  EXPECT_EQ(runs.runs(0).instance(), "a server that was");
+  v1::ListRunsRequest others;
+  others.set_status(v1::RUN_STATUS_RUNNING);
+  runs.Clear();
+  ASSERT_TRUE(any.history.list_runs(others, runs).ok());
+  EXPECT_EQ(runs.runs_size(), 0);
+  EXPECT_FALSE(any.fleet.knows("000000000000000a"));
+  (void)any.run("old");
+  EXPECT_TRUE(any.fleet.knows("000000000000000a"));
+  EXPECT_FALSE(any.fleet.holds("old"));
 }
 
 TEST_F(FleetTest, OfTwoOwnersTheOlderClaimYields) {

@@ -61,20 +61,33 @@ inline bool copy_run(const std::string& uid, MemoryStore& from, MemoryStore& to)
 
 class FakeShared final : public history::SharedHistory {
  public:
-  std::vector<history::SharedRun> list_runs(std::size_t /*limit*/) override { return {}; }
+  std::vector<history::SharedRun> list_runs(std::size_t /*limit*/, Which which) override {
+    std::vector<std::string> uids;
+    {
+      const std::lock_guard lock(rows.mutex);
+      for (const auto& [uid, row] : rows.runs) {
+        if (which == Which::kAll || row.status == v1::RUN_STATUS_RUNNING) uids.push_back(uid);
+      }
+    }
+    std::vector<history::SharedRun> runs;
+    for (const std::string& uid : uids) runs.push_back(*find_run(uid));
+    return runs;
+  }
   std::optional<history::SharedRun> find_run(const std::string& name_or_uid) override {
     if (away) throw engine::StoreError("the shared history is away", true);
     const auto row = rows.find_run(name_or_uid);
     const std::lock_guard lock(mutex);
-    if (row) return history::SharedRun{*row, claims[row->run_uid].instance, claims[row->run_uid].term, 0};
+    if (row)
+      return history::SharedRun{*row, claims[row->name].instance, claims[row->name].term,
+                                0,    row_terms[row->run_uid],    row_versions[row->run_uid]};
     return {};
   }
   std::vector<engine::AlertRow> open_alerts(std::size_t /*limit*/) override { return {}; }
-  std::uint64_t claim(const std::string& run_uid, const std::string& instance) override {
+  std::uint64_t claim(const std::string& name, const std::string& instance) override {
     if (away) throw engine::StoreError("the shared history is away", true);
     const std::lock_guard lock(mutex);
-    claims[run_uid].instance = instance;
-    return ++claims[run_uid].term;
+    claims[name].instance = instance;
+    return ++claims[name].term;
   }
   bool load_run(const std::string& /*run_uid*/, const std::function<void(engine::CommitBatch&&)>& /*take*/) override {
     return false;
@@ -88,16 +101,29 @@ class FakeShared final : public history::SharedHistory {
   std::atomic<bool> away{false};
   MemoryStore rows;
   std::mutex mutex;
-  std::map<std::string, Claim> claims;  // by run_uid
+  std::map<std::string, Claim> claims;             // by name
+  std::map<std::string, std::uint64_t> row_terms;  // by run_uid
+  std::map<std::string, std::uint64_t> row_versions;
+  // Of what each store has of a run, by run_uid: as feed_runs keeps it on a disk.
+  std::map<const MemoryStore*, std::map<std::string, std::uint64_t>> terms;
 };
 
 class FakeFeed final : public history::SharedFeed {
  public:
   FakeFeed(FakeShared& shared, MemoryStore& local) : shared_(shared), local_(local) {}
 
-  void own(const std::string& run_uid, std::uint64_t term) override {
+  void own(const std::string& run_uid, const std::string& /*name*/, std::uint64_t term) override {
+    note_term(run_uid, term);
     const std::lock_guard lock(mutex_);
     owned_[run_uid] = term;
+  }
+  void note_term(const std::string& run_uid, std::uint64_t term) {
+    const std::lock_guard lock(shared_.mutex);
+    shared_.terms[&local_][run_uid] = term;
+  }
+  std::optional<std::uint64_t> term_of(const std::string& run_uid) override {
+    const std::lock_guard lock(shared_.mutex);
+    return shared_.terms[&local_][run_uid];
   }
   void disown(const std::string& run_uid) override {
     const std::lock_guard lock(mutex_);
@@ -105,7 +131,7 @@ class FakeFeed final : public history::SharedFeed {
   }
   bool drain(const std::string& run_uid, std::chrono::milliseconds /*most*/) override {
     const std::lock_guard lock(mutex_);
-    return owned_.contains(run_uid) && copy_run(run_uid, local_, shared_.rows);
+    return owned_.contains(run_uid) && share(run_uid, owned_[run_uid]);
   }
   void on_lost(std::function<void(const std::string& run_uid, const history::SharedRun& now)> lost) override {
     const std::lock_guard lock(mutex_);
@@ -121,7 +147,7 @@ class FakeFeed final : public history::SharedFeed {
       if (now && now->term > term) {
         lost.push_back(*now);
       } else {
-        copy_run(uid, local_, shared_.rows);
+        share(uid, term);
       }
     }
     for (const history::SharedRun& now : lost) {
@@ -135,6 +161,13 @@ class FakeFeed final : public history::SharedFeed {
   }
 
  private:
+  bool share(const std::string& run_uid, std::uint64_t term) {
+    if (!copy_run(run_uid, local_, shared_.rows)) return false;
+    const std::lock_guard lock(shared_.mutex);
+    shared_.row_terms[run_uid] = term;
+    ++shared_.row_versions[run_uid];
+    return true;
+  }
   FakeShared& shared_;
   MemoryStore& local_;
   std::mutex mutex_;
@@ -179,7 +212,8 @@ class MemoryApi final : public engine::HistoryApi {
 // One server. Ends as one that was killed: whatever is not in the shared history stays in `store`.
 class Node {
  public:
-  Node(const std::string& name, const std::string& instances, FakeShared* shared, std::shared_ptr<MemoryStore> kept)
+  Node(const std::string& name, const std::string& instances, FakeShared* shared, std::shared_ptr<MemoryStore> kept,
+       bool required = true)
       : options_{.instances = instances,
                  .self = name,
                  .probe_every = std::chrono::milliseconds(50),
@@ -198,8 +232,17 @@ class Node {
               {.store = *store,
                .shared = shared,
                .feed = feed.get(),
-               .required = true,
-               .import = [this, shared](const std::string& uid) { return copy_run(uid, shared->rows, *store); }}),
+               .required = required,
+               .import =
+                   [this, shared](const std::string& uid, std::uint64_t term) {
+                     const auto row = shared->rows.find_run(uid);
+                     {
+                       const std::lock_guard lock(store->mutex);
+                       std::erase_if(store->runs, [&](const auto& each) { return row && each.second.name == row->name; });
+                     }
+                     feed->note_term(uid, term);
+                     return copy_run(uid, shared->rows, *store);
+                   }}),
         engine(engine_options(), *store, outbox, clock),
         api(engine),
         locator(fleet, api),

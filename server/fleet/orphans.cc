@@ -1,0 +1,79 @@
+// Runs that only the shared history has: those whose server is gone and that no client comes for, and those that are asked for.
+#include <spdlog/spdlog.h>
+
+#include <map>
+#include <utility>
+
+#include "server/fleet/fleet.h"
+
+namespace scalewatch::fleet {
+
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+using Which = history::SharedHistory::Which;
+
+constexpr std::size_t kMaxOrphans = 10'000;
+constexpr int kPatience = 5;  // times down_after: its clients come first, and a server may come back
+
+}  // namespace
+
+bool Fleet::is_there(const std::string& instance) const {
+  if (instance == self().name) return true;
+  const Peer* peer = peers_.named(instance);
+  return peer != nullptr && peer->alive();
+}
+
+bool Fleet::knows(const std::string& run_uid) const {
+  const auto row = parts_.store.find_run(run_uid);
+  return row && row->run_uid == run_uid;
+}
+
+// Their trainers may be dead, too, and somebody must notice. A server that only this one can't see still sends its runs' rows
+// now and then: a run whose row stood still between two looks is nobody's. One whose import was cut short by a restart is this
+// server's by its claim.
+void Fleet::take_orphans() {
+  const auto now = SteadyClock::now();
+  if (now - looked_for_orphans_ < kPatience * options_.down_after) return;
+  looked_for_orphans_ = now;
+  const auto before = std::exchange(orphans_, {});
+  try {
+    for (const history::SharedRun& run : parts_.shared->list_runs(kMaxOrphans, Which::kRunning)) {
+      const std::string& name = run.row.name;
+      if (run.instance.empty() || engine_->holds(name) || home_of(name, false) != nullptr) continue;
+      if (is_there(run.instance) && (run.instance != self().name || is_newest(run, run.row.run_uid))) continue;
+      orphans_[run.row.run_uid] = run.row_version;
+      const auto seen = before.find(run.row.run_uid);
+      if (seen == before.end() || seen->second != run.row_version) continue;
+      spdlog::warn("fleet: run '{}' of server {} is nobody's", name, run.instance);
+      enter(name, [this, name](const Answer& answer) {
+        try {
+          if (answer.kind == Answer::kHere) engine_->adopt(name);
+        } catch (const engine::StoreError& error) {
+          spdlog::warn("fleet: run '{}' waits for its clients: {}", name, error.what());
+        }
+      });
+    }
+  } catch (const engine::StoreError& error) {
+    spdlog::debug("fleet: runs of servers that are gone cannot be looked for: {}", error.what());
+  }
+}
+
+bool Fleet::bring(const std::string& name_or_uid) {
+  if (parts_.shared == nullptr) return false;
+  try {
+    const auto there = parts_.shared->find_run(name_or_uid);
+    if (!there) return false;
+    const std::string& uid = there->row.run_uid;
+    const std::lock_guard lock(import_mutex_);
+    if (engine_->holds(there->row.name) || (knows(uid) && is_newest(*there, uid))) return true;
+    if (!parts_.import(uid, there->row_term)) return false;
+    if (parts_.alerts_go) parts_.alerts_go(uid);
+    return true;
+  } catch (const engine::StoreError& error) {
+    spdlog::warn("fleet: '{}' cannot be looked for in the shared history: {}", name_or_uid, error.what());
+    return false;
+  }
+}
+
+}  // namespace scalewatch::fleet
