@@ -4,6 +4,7 @@ import http.client
 import os
 import pathlib
 import signal
+import ssl
 import subprocess
 
 from harness import TOOLS, end_with_parent, free_port, need, wait_for
@@ -15,12 +16,14 @@ LIBRARIES = ":".join(str(folder) for name in ("usr/lib", "lib") for folder in so
 class ClickHouse:
     """One server; several, as shards, know each other (see shards())."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, password="", certificate=None):
+        """certificate: (file, key), and it is reached over TLS alone."""
         self.program = need("clickhouse-server")
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.port, self.tcp, self.between = free_port(), free_port(), free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"{'https' if certificate else 'http'}://127.0.0.1:{self.port}"
+        self.password, self.certificate = password, certificate
         self.process = None
         self.environment = {**os.environ, "LD_LIBRARY_PATH": LIBRARIES} if self.program.startswith(str(TOOLS)) else None
         self.configure([])
@@ -32,14 +35,21 @@ class ClickHouse:
         cluster = f"<remote_servers><shards>{replicas}</shards></remote_servers>" if shards else ""
         (self.folder / "users.xml").write_text(
             "<yandex><profiles><default><max_memory_usage>4000000000</max_memory_usage></default></profiles><users><default><password>"
-            "</password><networks><ip>127.0.0.1</ip></networks><profile>default</profile><quota>default</quota></default></users>"
+            f"{self.password}</password><networks><ip>127.0.0.1</ip></networks><profile>default</profile><quota>default</quota></default></users>"
             "<quotas><default/></quotas></yandex>")
         (self.folder / "config.xml").write_text(
             f"<yandex><logger><level>warning</level><log>{self.folder}/server.log</log><errorlog>{self.folder}/error.log</errorlog>"
-            f"</logger><http_port>{self.port}</http_port><tcp_port>{self.tcp}</tcp_port><interserver_http_port>{self.between}"
+            f"</logger>{self.http_settings()}<tcp_port>{self.tcp}</tcp_port><interserver_http_port>{self.between}"
             f"</interserver_http_port><listen_host>127.0.0.1</listen_host><path>{self.folder}/data/</path><tmp_path>{self.folder}/tmp/"
             f"</tmp_path><users_config>{self.folder}/users.xml</users_config><default_profile>default</default_profile>"
             f"<default_database>default</default_database><mark_cache_size>67108864</mark_cache_size>{cluster}</yandex>")
+
+    def http_settings(self):
+        if self.certificate is None:
+            return f"<http_port>{self.port}</http_port>"
+        file, key = self.certificate
+        return (f"<https_port>{self.port}</https_port><openSSL><server><certificateFile>{file}</certificateFile><privateKeyFile>{key}"
+                "</privateKeyFile><verificationMode>none</verificationMode><loadDefaultCAFile>false</loadDefaultCAFile></server></openSSL>")
 
     def start(self):
         with open(self.folder / "stdout", "ab") as log:
@@ -54,9 +64,12 @@ class ClickHouse:
         return self.query("SELECT 1") == "1\n"
 
     def query(self, sql, database="default", timeout=60):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        if self.certificate is None:
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        else:  # who it is does not matter here
+            connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=timeout, context=ssl._create_unverified_context())
         try:
-            connection.request("POST", f"/?database={database}", sql.encode())
+            connection.request("POST", f"/?database={database}", sql.encode(), {"X-ClickHouse-User": "default", "X-ClickHouse-Key": self.password})
             answer = connection.getresponse()
             text = answer.read().decode()
             if answer.status != 200:

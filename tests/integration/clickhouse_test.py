@@ -155,6 +155,42 @@ class Faults(Case):
             there.kill()
         self.assertEqual(server.stop(), 0)
 
+    def test_tls_and_password(self):
+        from guarded import Authority
+        ours, other = Authority(self.folder, "ours"), Authority(self.folder, "other")
+        secret = "not to be told"
+        there = ClickHouse(self.folder / "guarded", password=secret, certificate=ours.issue("clickhouse"))
+        self._stack.callback(there.kill)
+        there.start()
+        right, wrong = self.folder / "password", self.folder / "wrong"
+        right.write_text(secret + "\n")
+        wrong.write_text("guessed\n")
+
+        def server(ca, **password):
+            named = [f"history.clickhouse.{key}={value}" for key, value in password.items()]
+            return self.server(settings=self.settings(there.url, f"history.clickhouse.ca_file={ca.file}", *named))
+
+        whole = server(ours, password_file=right)
+        self.demo(whole, "hot", "--run", "guarded", "--ranks", "2", "--steps", str(STEPS))
+        wait_for("all of it in ClickHouse", lambda: self.all_there(whole), 60)
+        records = int(there.query("SELECT count() FROM (SELECT DISTINCT rank, stream, seq, id FROM records)", "scalewatch"))
+        self.check_whole(lambda sql: there.query(sql, "scalewatch"), 2, records)
+        # An environment variable holds it as well as a file.
+        named = self.server(settings=self.settings(there.url, f"history.clickhouse.ca_file={ours.file}",
+                                                   "history.clickhouse.password_env=CLICKHOUSE_SECRET"), start=False)
+        named.environment = {"CLICKHOUSE_SECRET": secret}
+        named.start()
+        refused = [(server(ours, password_file=wrong), "Wrong password"), (server(ours), "Password required"), (server(other, password_file=right), "certificate")]
+        for each, _ in [(named, ""), *refused]:
+            self.demo(each, "healthy", "--run", f"run{each.grpc_port}", "--steps", "5")
+        wait_for("all of it in ClickHouse", lambda: self.all_there(named), 60)
+        for each, why in refused:
+            wait_for("the refusal", lambda: metric(each, "scalewatch_shared_history_reachable") == 0)
+            self.assertIn(why, each.log())
+        for each in (whole, named, *(one for one, _ in refused)):
+            self.assertNotIn(secret, each.log())
+            self.assertEqual(each.stop(), 0)
+
 
 if __name__ == "__main__":
     main()
