@@ -299,6 +299,37 @@ class OfAllTogether(LimitsCase):
         self.assert_ends(session, grpc.StatusCode.UNIMPLEMENTED, "gzip")
         self.assertLess(self.peak_memory() - before, 100 << 20)
 
+    def test_odd_metadata(self):
+        """Headers as large as a connection takes them, twice, empty, of another kind: an error to that call and nothing else."""
+        self.serve()
+        reader, _ = self.token("read")
+        text = reader.read_text().strip()
+        client = GuardedClient(self.scalewatchd.address, None)
+        self.addCleanup(client.close)
+        name = "scalewatch.v1.History/ListRuns"
+        output = client.message(client.method(name).output_type.full_name)
+
+        def call(*metadata):
+            ask = client.channel.unary_unary("/" + name, response_deserializer=output.FromString)
+            try:
+                ask(b"", timeout=20, metadata=metadata)
+                return grpc.StatusCode.OK
+            except grpc.RpcError as error:
+                self.said.append(error.details() or "")
+                return error.code()
+
+        good = ("authorization", "Bearer " + text)
+        self.assertEqual(call(good), grpc.StatusCode.OK)
+        before = self.peak_memory()
+        for odd in ([("x", "a" * 1_000_000)], [(f"x{i}", "a" * 1000) for i in range(500)], [("authorization", "Bearer " + "a" * 1_000_000)]):
+            self.assertIn(call(*odd), (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE))
+        self.assertLess(self.peak_memory() - before, 50 << 20)
+        for odd in ([("authorization", "")], [("authorization", text)], [("authorization", "Bearer " + text + "x")], [("authorization-bin", b"\0" + text.encode())],
+                    [("authorization", "Bearer"), good], [("authorization", "Bearer " + text.upper())], [("authorization", "Basic " + text)]):
+            self.assertEqual(call(*odd), grpc.StatusCode.UNAUTHENTICATED, odd)
+        self.assertEqual(call(good), grpc.StatusCode.OK)
+        self.assert_no_secret_was_told(self.scalewatchd)
+
     def peak_memory(self):
         status = open(f"/proc/{self.scalewatchd.process.pid}/status").read()
         return int(re.search(r"^VmHWM:\s+(\d+) kB", status, re.M).group(1)) << 10

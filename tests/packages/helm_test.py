@@ -30,6 +30,14 @@ WHOLE = [*CLOSED, "--set", "serviceMonitor.enabled=true,prometheusRule.enabled=t
          "--set-json", 'tolerations=[{"key":"dedicated","operator":"Exists"}]', "--set-json", 'imagePullSecrets=[{"name":"pull"}]',
          "--set-json", 'extraEnv=[{"name":"SLACK","valueFrom":{"secretKeyRef":{"name":"s","key":"k"}}}]']
 
+FLEET = [*CLOSED, "--set", "fleet.replicas=3,fleet.tokenSecret.name=sw-fleet,fleet.tokenSecret.key=token,clickhouse.required=true",
+         "--set", "clickhouse.hosts={https://ch-0.example.org:8443,https://ch-1.example.org:8443},clickhouse.layout=sharded,clickhouse.cluster=c",
+         "--set", "clickhouse.passwordSecret.name=ch,clickhouse.passwordSecret.key=password,clickhouse.caSecret.name=ch,clickhouse.caSecret.key=ca.crt",
+         "--set-json", 'config={"fleet":{"probe_every":"1s"},"history":{"max_age":"30d","clickhouse":{"every":"2s"}}}',
+         "--set-json", 'networkPolicy.egress=[{"to":[{"ipBlock":{"cidr":"10.0.0.0/8"}}],"ports":[{"port":8443,"protocol":"TCP"}]}]',
+         "--set-json", 'networkPolicy.trainers=[{"namespaceSelector":{}}]', "--set-json", 'extraEnv=[{"name":"A","value":"b"}]']
+EVERY = (OPEN, CLOSED, WHOLE, FLEET)
+
 
 def helm(*arguments):
     home = tempfile.gettempdir()
@@ -55,7 +63,7 @@ class Chart(unittest.TestCase):
         return done.stderr
 
     def test_lint(self):
-        for values in (OPEN, CLOSED, WHOLE):
+        for values in EVERY:
             done = helm("lint", "--strict", *CLUSTER, str(CHART), *values)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
@@ -84,7 +92,7 @@ class Chart(unittest.TestCase):
             self.skipTest("kubernetes-validate is missing; tests/run packages fetches it")
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "objects.yaml"
-            for values in (OPEN, CLOSED, WHOLE):
+            for values in EVERY:
                 # What the Prometheus operator defines has no schema in Kubernetes; its fields are looked at below.
                 objects = [body for (kind, _), body in render(*values).items() if kind not in ("ServiceMonitor", "PrometheusRule")]
                 path.write_text(yaml.safe_dump_all(objects))
@@ -96,7 +104,7 @@ class Chart(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_pod_is_confined(self):
-        for values in (OPEN, CLOSED, WHOLE):
+        for values in EVERY:
             pod = render(*values)["StatefulSet", "sw-scalewatch"]["spec"]["template"]["spec"]
             self.assertEqual(pod["securityContext"]["runAsUser"], 10464)
             self.assertTrue(pod["securityContext"]["runAsNonRoot"])
@@ -129,15 +137,64 @@ class Chart(unittest.TestCase):
                 if isinstance(keys, dict):
                     self.assertLessEqual(set(keys), set(known[group]), group)
 
-    def test_scalewatchd_takes_the_configuration(self):
+    def check(self, config, *more):
         server = pathlib.Path(os.environ.get("SCALEWATCH_BIN", ROOT / "build/release/bin")) / "scalewatchd"
         if not server.exists():
             self.skipTest("scalewatchd is not built")
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
-            yaml.safe_dump(self.config(*OPEN, "--set", "config.rules.consecutive_skips=8"), file)
+            yaml.safe_dump(config, file)
             file.flush()
-            done = subprocess.run([server, "--config", file.name, "--check"], capture_output=True, text=True, timeout=20)
+            done = subprocess.run([server, "--config", file.name, "--check", *more], capture_output=True, text=True, timeout=20)
             self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_scalewatchd_takes_the_configuration(self):
+        self.check(self.config(*OPEN, "--set", "config.rules.consecutive_skips=8"))
+
+    def test_a_fleet_knows_its_servers_and_shares_a_history(self):
+        objects = render(*FLEET)
+        stateful = objects["StatefulSet", "sw-scalewatch"]["spec"]
+        self.assertEqual((stateful["replicas"], stateful["podManagementPolicy"]), (3, "Parallel"))
+        [container] = stateful["template"]["spec"]["containers"]
+        self.assertEqual(container["args"][2:], ["--set", "fleet.self=$(SCALEWATCH_SELF)"])
+        self.assertEqual(container["env"], [{"name": "SCALEWATCH_SELF", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+                                            {"name": "A", "value": "b"}])
+        config = self.config(*FLEET)
+        names = [f"sw-scalewatch-{n}" for n in range(3)]
+        # A pod's name in the cluster: HOSTNAME.SERVICE.NAMESPACE.svc, where the StatefulSet's serviceName is a headless service.
+        self.assertEqual(config["fleet"], {
+            "instances": ", ".join(f"{name}={name}.{stateful['serviceName']}.monitoring.svc:7462" for name in names), "probe_every": "1s",
+            "ca": "/run/secrets/scalewatch/tls/ca.crt", "token_file": "/run/secrets/scalewatch/fleet-token/token"})
+        headless = objects["Service", stateful["serviceName"]]["spec"]
+        self.assertEqual((headless["clusterIP"], headless["publishNotReadyAddresses"]), ("None", True))
+        self.assertEqual(config["history"], {"max_age": "30d", "clickhouse": {
+            "hosts": "https://ch-0.example.org:8443,https://ch-1.example.org:8443", "database": "scalewatch", "user": "default", "every": "2s",
+            "layout": "sharded", "cluster": "c", "required": True, "password_file": "/run/secrets/scalewatch/clickhouse-password/password",
+            "ca_file": "/run/secrets/scalewatch/clickhouse-ca/ca.crt"}})
+        # What the configuration names is mounted there, and nothing else of these secrets.
+        mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+        volumes = {volume["name"]: volume.get("secret") for volume in stateful["template"]["spec"]["volumes"]}
+        for name, secret, key in (("fleet-token", "sw-fleet", "token"), ("clickhouse-password", "ch", "password"), ("clickhouse-ca", "ch", "ca.crt")):
+            self.assertEqual(mounts[name], f"/run/secrets/scalewatch/{name}")
+            self.assertEqual((volumes[name]["secretName"], volumes[name]["items"]), (secret, [{"key": key, "path": key}]))
+        # Its own pods reach each other, whoever else may.
+        policy = objects["NetworkPolicy", "sw-scalewatch"]["spec"]
+        own = {"podSelector": policy["podSelector"]}
+        self.assertIn({"from": [own], "ports": [{"port": "grpc", "protocol": "TCP"}]}, policy["ingress"])
+        self.assertIn({"to": [own], "ports": [{"port": "grpc", "protocol": "TCP"}]}, policy["egress"])
+
+    def test_a_fleet_that_could_not_work_is_refused(self):
+        self.assertIn("clickhouse.hosts", self.refused(*OPEN, "--set", "fleet.replicas=2"))
+        shared = ["--set", "fleet.replicas=2,clickhouse.hosts={http://ch:8123}"]
+        render(*OPEN, *shared)
+        self.assertIn("fleet.tokenSecret", self.refused(*CLOSED, *shared))
+        self.assertIn("config.fleet.self", self.refused(*OPEN, *shared, "--set", "config.fleet.self=a"))
+        for slip in ("fleet.replicas=0", "clickhouse.hosts={ch:8123}", "clickhouse.hosts={http://me@ch:8123}", "clickhouse.layout=round",
+                     "clickhouse.layout=sharded", "clickhouse.passwordSecret.name=a", "secrets.fleet-token=a"):
+            self.assertIn("values don't meet the specifications of the schema", self.refused(*OPEN, "--set", slip), slip)
+
+    def test_scalewatchd_takes_the_fleets_configuration(self):
+        config = self.config(*OPEN, "--set", "fleet.replicas=2,clickhouse.hosts={http://ch:8123}")
+        self.check(config, "--set", "fleet.self=sw-scalewatch-1")
 
     def test_selectors_meet_and_ports_have_names(self):
         objects = render(*WHOLE)
