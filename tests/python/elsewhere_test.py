@@ -4,6 +4,7 @@ import unittest
 import torch
 
 from common import F, Lab, batches, fit, pace, scaler_of
+from scalewatch.pytorch.models import Models
 
 
 class MainGradients(torch.optim.SGD):
@@ -111,6 +112,74 @@ class Elsewhere(Lab):
         told = {one["info"]["name"]: one["info"]["shard"] for one in watch.questions.tensors(role="gradient")}
         self.assertEqual(told, dict.fromkeys(held, "0"))
         self.assertRaises(TypeError, self.attach, model, optimizer, grad_of=3)
+
+    def test_names_of_wrapped_models(self):
+        """What stands around a model takes no part in its names: PyTorch's, Megatron's and DeepSpeed's wrappers, compiled or not."""
+        class Float16Module(torch.nn.Module):
+            def __init__(self, module):
+                super().__init__()
+                self.module = module
+
+        class DistributedDataParallel(Float16Module):
+            pass
+
+        model = self.small()
+        names = [n for n, _ in model.named_parameters()]
+        for wrapped in (model, torch.nn.DataParallel(model), Float16Module(model), DistributedDataParallel(Float16Module(model)),
+                        torch.compile(DistributedDataParallel(model), backend="aot_eager")):
+            self.assertEqual([n for n, _ in Models(wrapped).parameters()], names)
+            self.assertEqual([n for n, _ in Models({"G": wrapped}).parameters()], [f"G.{n}" for n in names])
+        self.assertEqual([n for n, _ in Models(torch.nn.ModuleDict({"module": model})).parameters()], [f"module.{n}" for n in names])
+
+    def test_flat_copies(self):
+        """As DeepSpeed's ZeRO: an optimizer over flat fp32 copies, a group at a time, within another's step, which lets the gradients of
+        the model's parameters go before it steps, and steps nothing when they overflow."""
+        model = self.small()
+        kept = {}
+        groups = [list(model[0].parameters()), list(model[2].parameters())]
+
+        class Zero:
+            def __init__(self):
+                self.flat = [torch.nn.Parameter(torch.cat([p.detach().float().flatten() for p in group])) for group in groups]
+                self.optimizer = torch.optim.Adam([{"params": [one]} for one in self.flat], lr=1e-3)
+                self.param_groups = self.optimizer.param_groups
+
+            def step(self):
+                gradients = [torch.cat([kept.pop(id(p)).flatten() for p in group]) for group in groups]
+                if not all(bool(g.isfinite().all()) for g in gradients):
+                    return
+                for number, gradient in enumerate(gradients):
+                    self.flat[number].grad = gradient
+                    self.optimizer.param_groups, whole = [self.optimizer.param_groups[number]], self.optimizer.param_groups
+                    self.optimizer.step()
+                    self.optimizer.param_groups = whole
+                    self.flat[number].grad = None
+                    at = 0
+                    for p in groups[number]:
+                        p.data.copy_(self.flat[number].data[at:at + p.numel()].view_as(p))
+                        at += p.numel()
+
+        zero = Zero()
+        watch = self.attach(model, zero, grad_of=lambda p: kept.get(id(p)))
+        for step, (images, classes) in enumerate(batches(8, size=16), 1):
+            loss = F.cross_entropy(model(images.bfloat16()).float(), classes)
+            loss.backward()
+            for parameter in model.parameters():
+                kept[id(parameter)] = parameter.grad.float()
+                parameter.grad = None
+            if step == 5:
+                kept[id(model[2].weight)][0, 0] = float("inf")
+            held = {n: (p.numel(), float(kept[id(p)].double().square().sum())) for n, p in model.named_parameters()}
+            zero.step()
+            pace(watch, step)
+        self.assertEqual(watch.attempt, 8)
+        self.assertTrue(watch.close(20))
+        self.check(watch.questions.attempt(), held)
+        run = watch.questions.summary()
+        self.assertEqual([int(run[key]) for key in ("attempts", "applied", "skipped")], [8, 7, 1])
+        self.assertEqual({p.tensor: p.pos_inf for p in watch.questions.attempt(5) if p.role == "gradient" and p.pos_inf}, {"2.weight": 1})
+        self.assertEqual([f.subject for f in watch.findings() if f.rule == "Misuse"], [])
+        self.assertNotIn("step", vars(zero))  # and nothing is left of it
 
     def test_inductor(self):
         """Code that torch.compile makes with its own compiler: the same weights, and every gradient."""

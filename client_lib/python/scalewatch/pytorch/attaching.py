@@ -26,8 +26,8 @@ def attach(model: Any, optimizer: Any = None, scaler: Any = None, *, run: Option
     their gradients, are measured; None = none. every: by role, measure every so many attempts (0 = never); by default
     parameters and optimizer_state every 10, all others at each. grad_of: where gradients are when the optimizer steps: the name
     of a parameter's attribute, or a function of a parameter that gives its gradient (or this rank's part of it; None = there is
-    none), e.g. DeepSpeed's deepspeed.utils.safe_get_local_grad; None = p.grad, else p.main_grad (Megatron, Apex) where there is
-    one. compute_dtype: "float16", "bfloat16", "float32", ...; None = seen under autocast, else float16 with a scaler, else the
+    none), e.g. deepspeed.utils.safe_get_full_grad; None = p.grad, else p.main_grad (Megatron, Apex) where there is one. Of an
+    optimizer that holds none of the models' parameters (flat copies) a function is asked for those of the models. compute_dtype: "float16", "bfloat16", "float32", ...; None = seen under autocast, else float16 with a scaler, else the
     parameters'. rank, from 0, and world_size, the number of ranks: None = torch.distributed's, else those of the environment. labels:
     up to 32, they reach every alert. strict: errors of this library are raised, not logged. options: as scalewatch.Watch.
 

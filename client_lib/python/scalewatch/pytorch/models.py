@@ -12,6 +12,8 @@ __all__ = ["Models", "compiling", "dtype_of"]
 
 # What wrappers put into names: DataParallel and DDP, FSDP, torch.compile, activation checkpointing.
 _WRAPPERS = re.compile(r"(?:^|(?<=\.))(?:_fsdp_wrapped_module|_orig_mod|_checkpoint_wrapped_module)\.")
+# Modules that only stand around the model: of PyTorch, Megatron, DeepSpeed.
+_AROUND = ("DistributedDataParallel", "DataParallel", "Float16Module", "DeepSpeedEngine")
 
 
 def dtype_of(dtype: torch.dtype) -> Optional[str]:
@@ -106,9 +108,7 @@ class Models:
     @staticmethod
     def _name(prefix: str, root: torch.nn.Module, name: str) -> str:
         plain = _WRAPPERS.sub("", name + ".")[:-1] if name else name
-        if isinstance(root, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)):
-            plain = re.sub(r"^module\.?", "", plain)
-        elif hasattr(root, "_orig_mod"):
-            plain = re.sub(r"^module\.", "", plain) if isinstance(
-                root._orig_mod, torch.nn.parallel.DistributedDataParallel) else plain
+        inner = getattr(root, "_orig_mod", root)
+        while type(inner).__name__ in _AROUND and hasattr(inner, "module"):
+            plain, inner = re.sub(r"^module(\.|$)", "", plain), inner.module
         return (prefix + plain) if plain else (prefix[:-1] or "model")

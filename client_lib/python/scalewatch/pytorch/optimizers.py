@@ -7,6 +7,7 @@ import torch
 
 from .. import native
 from .gradients import gradient_of
+from .hooks import wrap
 from .models import dtype_of
 from .tensors import Batch, Scale, scalar
 
@@ -30,8 +31,10 @@ def plain_optimizer(given: Any) -> torch.optim.Optimizer:
 
 
 class OptimizerWatch:
-    def __init__(self, watch: "TorchWatch", optimizer: torch.optim.Optimizer, name: str, scaler: Optional["ScalerWatch"]) -> None:
-        self.watch, self.optimizer, self.name = watch, optimizer, name
+    def __init__(self, watch: "TorchWatch", given: Any, name: str, scaler: Optional["ScalerWatch"]) -> None:
+        """given: the optimizer, or what a framework gives in place of it."""
+        self.watch, self.optimizer, self.name = watch, plain_optimizer(given), name
+        optimizer = self.optimizer
         self.scaler = scaler  # None: it steps without one
         self.scaler_number = self.number = 0
         self.measured = self.stepped = False  # in the open attempt: gradients at A; its own step() ran
@@ -44,15 +47,29 @@ class OptimizerWatch:
         self._shape: Tuple[int, ...] = ()
         self._state_size = -1
         self._handles = [optimizer.register_step_pre_hook(self._before_step), optimizer.register_step_post_hook(self._after_step)]
+        self._undo = None
+        # DeepSpeed's ZeRO steps on flat copies and lets the gradients of the model's parameters go before: looked at as its step begins.
+        known = {id(p) for _, p in watch._models.parameters()}
+        self._flat = callable(watch._grad_of) and not any(id(p) in known for p in self.parameters())
+        if self._flat and given is not optimizer and callable(getattr(given, "step", None)):
+            self._undo = wrap(given, "step", self._around_step)
 
     def detach(self) -> None:
         for handle in self._handles:
             handle.remove()
+        if self._undo is not None:
+            self._undo()
 
     # -- what it holds ----------------------------------------------------------------------------------------------------------
 
     def parameters(self) -> List[torch.Tensor]:
         return [p for group in self.optimizer.param_groups for p in group["params"]]
+
+    def measured_parameters(self) -> List[torch.Tensor]:
+        """Those whose gradients are measured: its own, or the models' where it holds flat copies of them."""
+        if self._flat:
+            return [p for _, p in self.watch._models.parameters() if p.requires_grad]
+        return self.parameters()
 
     @property
     def inner(self) -> torch.optim.Optimizer:
@@ -73,11 +90,13 @@ class OptimizerWatch:
 
     def has_gradients(self) -> bool:
         gradient = self.gradient  # asked at each step: usually the first has one
+        if self._flat:
+            return any(gradient(p) is not None for p in self.measured_parameters())
         return any(gradient(p) is not None for group in self.optimizer.param_groups for p in group["params"])
 
     def gradient_count(self) -> int:
         """How many of its parameters have one."""
-        return sum(self.gradient(p) is not None for p in self.parameters())
+        return sum(self.gradient(p) is not None for p in self.measured_parameters())
 
     def half_parameters(self) -> List[str]:
         return [self.watch._names.of(p, self) for p in self.parameters() if p.dtype is torch.float16 and p.requires_grad]
@@ -86,7 +105,7 @@ class OptimizerWatch:
 
     def declare_gradients(self) -> None:
         self._shape = tuple(len(group["params"]) for group in self.optimizer.param_groups)
-        items = [(self.watch._names.of(p, self), p) for p in self.parameters() if p.requires_grad]
+        items = [(self.watch._names.of(p, self), p) for p in self.measured_parameters() if p.requires_grad]
         self.gradient = gradient_of(self.watch._grad_of, (p for _, p in items))
         plain = not any(hasattr(p, "main_grad") for _, p in items) and self.watch._grad_of is None
         # Elsewhere than in p.grad it may be of another type and size than the parameter: declared as it is found.
@@ -136,13 +155,26 @@ class OptimizerWatch:
             self._state.measure(made)
             self._state.let_go()
 
+    def _around_step(self, original: Any, *arguments: Any, **keywords: Any) -> Any:
+        """The step of what stands around the optimizer, which steps within once, once a group, or (an overflow) not at all."""
+        off = self.watch.closed or self.watch._gone
+        if not off:
+            with self.watch._guard():
+                self.watch._before_plain_step(self)
+        result = original(*arguments, **keywords)
+        if not off:
+            with self.watch._guard():
+                self.watch._after_plain_step(self, native.APPLIED if self.stepped else native.SKIPPED)
+            self.watch._deliver()
+        return result
+
     def _before_step(self, _: Any, arguments: Any, keywords: Any) -> None:
         with self.watch._guard():
             if self.watch.closed or self.watch._gone or torch.compiler.is_compiling():
                 return
             self.stepped = True
-            if self.scaler is not None and self.scaler.stepping is self:
-                return  # scaler.step() has seen to everything
+            if self._undo is not None or self.scaler is not None and self.scaler.stepping is self:
+                return  # what is around it has seen to everything
             if len(arguments) > 1 and callable(arguments[1]) or keywords.get("closure") is not None:
                 return  # backward comes within the step
             self.watch._before_plain_step(self)
@@ -150,7 +182,7 @@ class OptimizerWatch:
     def _after_step(self, _: Any, arguments: Any, keywords: Any) -> None:
         if self.watch.closed or self.watch._gone or torch.compiler.is_compiling():
             return
-        if self.scaler is not None and self.scaler.stepping is self:
+        if self._undo is not None or self.scaler is not None and self.scaler.stepping is self:
             return
         with self.watch._guard():
             if not self.measured:

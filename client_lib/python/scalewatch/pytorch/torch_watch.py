@@ -37,7 +37,8 @@ class TorchWatch(Watch):
                  every: Optional[Mapping[str, int]], scheduler: Any, grad_of: GradOf, rank: Optional[int], world_size: Optional[int],
                  **rest: Any) -> None:
         self._models = Models(model)
-        optimizers = [plain_optimizer(one) for one in listed(optimizer)]
+        given = listed(optimizer)
+        optimizers = [plain_optimizer(one) for one in given]
         scalers = [one for one in listed(scaler) if one is not None]
         if len(scalers) > 1 and len(scalers) != len(optimizers):
             raise TypeError(f"{len(optimizers)} optimizers and {len(scalers)} scalers: give one scaler, or one for each optimizer in "
@@ -77,7 +78,7 @@ class TorchWatch(Watch):
         try:
             for one, name in zip(scalers, names(scaler, len(scalers), "scaler")):
                 self._scalers.append(ScalerWatch(self, one, name))
-            for number, (one, name) in enumerate(zip(optimizers, names(optimizer, len(optimizers), "optimizer"))):
+            for number, (one, name) in enumerate(zip(given, names(optimizer, len(optimizers), "optimizer"))):
                 with_scaler = self._scalers[min(number, len(self._scalers) - 1)] if self._scalers else None
                 if with_scaler is not None and not with_scaler.enabled:
                     with_scaler = None
@@ -220,16 +221,16 @@ class TorchWatch(Watch):
             mine.measure_gradients(made, scaler.scale_now() if scaler is not None and scaler.active else UNSCALED)
             made.measure_device()
 
-    def _after_plain_step(self, mine: OptimizerWatch) -> None:
+    def _after_plain_step(self, mine: OptimizerWatch, outcome: int = native.APPLIED) -> None:
         """An optimizer has stepped by itself: without an active scaler the attempt ends."""
         made = self._begin()
         if mine.scaler is not None and mine.scaler.active:
-            made.observe_optimizer(mine.scaler_number, mine.number, outcome=native.APPLIED)
+            made.observe_optimizer(mine.scaler_number, mine.number, outcome=outcome)
             mine.outcome_told = True
             return  # the attempt ends with the scaler's update
         if mine.scaler is None:
             made.observe_scaler(mine.scaler_number, 1.0, 1.0)
-        made.observe_optimizer(mine.scaler_number, mine.number, outcome=native.APPLIED)
+        made.observe_optimizer(mine.scaler_number, mine.number, outcome=outcome)
         if not any(scaler.active for scaler in self._scalers):
             self._finish_attempt()
 
