@@ -18,7 +18,7 @@ namespace scalewatch::logimport::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Fills so many words of bits from 64 bytes of text each; seven bytes more are read.
+// Fills so many words of bits from 64 bytes of text each; three bytes more are read.
 void mark(const Heads::Tables& tables, const char* text, std::size_t words, std::uint64_t* breaks, std::uint64_t* heads) {
   const hn::CappedTag<std::uint8_t, 64> d;
   using V = hn::VFromD<decltype(d)>;
@@ -70,30 +70,20 @@ HWY_EXPORT(mark);
 
 Heads::Heads(std::span<const std::string> words) {
   constexpr std::size_t kGroups = 16;
-  // Words that begin alike go to one group: its first bytes are few then, and so are the places that only look like it. Short
-  // ones let any byte follow, so they are kept together.
+  // Words that begin alike go to one group: its first bytes are few then, and so are the places that only look like it.
   std::vector<std::string> sorted;
   for (const std::string& word : words) {
     std::string& head = sorted.emplace_back(word.substr(0, kBytes));
+    head.resize(kBytes);
     for (char& c : head) c = static_cast<char>(c | 0x20);
   }
-  std::sort(sorted.begin(), sorted.end(), [](const std::string& a, const std::string& b) {
-    const bool a_short = a.size() < kBytes;
-    const bool b_short = b.size() < kBytes;
-    return a_short != b_short ? a_short : a < b;
-  });
+  std::sort(sorted.begin(), sorted.end());
   sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
   for (std::size_t h = 0; h < sorted.size(); ++h) {
     const std::size_t group = h * kGroups / sorted.size();
     Eight& eight = tables_[group / 8];
     const auto bit = static_cast<std::uint8_t>(1U << (group % 8));
     for (std::size_t i = 0; i < kBytes; ++i) {
-      if (i >= sorted[h].size()) {
-        for (auto* half : {&eight.low[i], &eight.high[i]}) {
-          for (std::uint8_t& any : *half) any |= bit;
-        }
-        continue;
-      }
       const auto byte = static_cast<unsigned char>(sorted[h][i]);
       eight.low[i][byte & 15] |= bit;
       eight.high[i][byte >> 4] |= bit;
