@@ -19,6 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kPlotRows = 8;
+constexpr std::uint64_t kFew = 3;  // attempts
 
 Json number(std::optional<double> value) {
   if (!value) return nullptr;
@@ -72,6 +73,9 @@ void print_diagnosis(const domain::Diagnosis& diagnosis, std::span<const ScalePl
                             text::exact(facts.partial),
                             unknown(facts) > 0 ? fmt::format(", {} not known", text::exact(unknown(facts))) : "")
              << '\n';
+  if (diagnosis.verdict >= domain::Severity::kWarning && facts.attempts < kFew) {
+    screen.say("the verdict is of so few attempts: what came before and after them would tell more");
+  }
   if (facts.scale_first || facts.scale_last || facts.scale_min) {
     screen.out << fmt::format("scale {} at first, {} at last, {} at least\n", scale_text(facts.scale_first),
                               scale_text(facts.scale_last), scale_text(facts.scale_min));

@@ -70,6 +70,12 @@ TEST_F(Doctor, TheExitCodeIsTheVerdict) {
   EXPECT_EQ(doctor({}).code, kExitUsage);
 }
 
+TEST_F(Doctor, AVerdictOfOneAttemptSaysSo) {
+  constexpr auto kSaid = "the verdict is of so few attempts";
+  EXPECT_THAT(doctor({file("one.log", "step 100 loss: nan lr: 0.0003\n")}).out, HasSubstr(kSaid));
+  EXPECT_THAT(doctor({file("many.log", steps(100) + overflows(20))}).out, Not(HasSubstr(kSaid)));
+}
+
 TEST_F(Doctor, JsonHasItsShape) {
   const auto result = doctor({"--json", file("bad.log", steps(100) + overflows(20))});
   EXPECT_EQ(result.code, kExitCritical);
