@@ -260,6 +260,11 @@ def python_cost(server):
     return told
 
 
+def beside(goal, figure):
+    """A goal as it stands beside its figure."""
+    return f"goal at most {goal}: {'reached' if figure <= goal else 'MISSED'}"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true")
@@ -274,13 +279,15 @@ def main():
         return
     python = told["python"]
     print(f"Python a 1,000 tensors and attempt: the trainer's extra cost, scale, step and update watched less unwatched: "
-          f"{python['more_ms']:.3f} ms of {python['plain_ms']:.3f} (least {python['more_least_ms']:.3f}; goal 0.5)")
+          f"{python['more_ms']:.3f} ms on {python['plain_ms']:.3f} (least {python['more_least_ms']:.3f}; {beside(0.5, python['more_ms'])})")
     print(f"  the hooks alone {python['hooks_ms']:.3f} ms (least {python['hooks_least_ms']:.3f}), the same at once again "
           f"{python['again_ms']:.3f} ms; with the client's own work {python['with_client_ms']:.3f} ms")
     for model in told["models"]:
         print(f"{model['model']}: {model['tensors']} gradients, {model['megabytes']} MB, read once in {model['read_ms']} ms")
         for way, row in model["ways"].items():
-            beyond = f", passes beyond one read {row['beyond_read_percent']}% of a step (goal 2)" if "beyond_read_percent" in row else ""
+            beyond = ""
+            if "beyond_read_percent" in row:
+                beyond = f", beyond one read {row['beyond_read_percent']}% of a step ({beside(2, row['beyond_read_percent'])})"
             print(f"  {way:24} {row['step_ms']:9.2f} ms a step, {row['more_percent']:+7.2f}%; of processor time {row['cpu_ms']:9.2f} ms, "
                   f"{row['more_cpu_percent']:+7.2f}%  {row['note']}{beyond}")
         for way, why in model["missing"].items():
