@@ -334,7 +334,13 @@ struct Server::Impl {
             [this] { return reload_sample(reloads); },
             [this] { return clock.wall_ms(); },
             [this] { return phase == Phase::kStarting ? std::uint64_t{0} : std::uint64_t{book.unreadable()}; },
-            [this] { return refusal_sample(gate); }};
+            [this] { return refusal_sample(gate); },
+            [this] { return fleet_sample(); }};
+  }
+  std::optional<metrics::FleetSample> fleet_sample() const {
+    if (phase == Phase::kStarting || !fleet) return std::nullopt;
+    const fleet::Stats now = fleet->fleet().stats();
+    return metrics::FleetSample{now.peers_alive, now.peers - now.peers_alive, now.moved, now.taken_over, now.yielded};
   }
   http::Sources http_sources() {
     return {[this] { return exporter.page(); },

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 
 #include "server/history/feed_state.h"
 #include "server/history/shared_history.h"
@@ -17,6 +18,11 @@ void remove_older(const std::string& run_uid, const std::string& name, SqliteSto
   }
 }
 
+std::int64_t now_ms() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+}
+
 }  // namespace
 
 bool import_run(SharedHistory& shared, const std::string& run_uid, std::uint64_t term, SqliteStore& into) {
@@ -32,6 +38,8 @@ bool import_run(SharedHistory& shared, const std::string& run_uid, std::uint64_t
     for (const auto& row : batch.reports) pos = std::max(pos, row.pos);
     for (const auto& row : batch.inputs) pos = std::max(pos, row.pos);
     for (const auto& row : batch.snapshots) pos = std::max(pos, row.pos);
+    // The store keeps the newest change by its time, and the clock of an earlier owner may have been ahead of this one.
+    for (auto& row : batch.alerts) row.changed_ms = std::min(row.changed_ms, now_ms());
     into.commit(batch);
   });
   if (found) FeedState(into).imported(run_uid, term, pos, floors, seqs);

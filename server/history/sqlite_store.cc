@@ -263,13 +263,13 @@ std::optional<engine::SnapshotRow> SqliteStore::newest_snapshot(const std::strin
 
 void SqliteStore::read_log(const std::string& run_uid, std::uint64_t after_pos,
                            const std::function<void(const LogEntry&)>& visit) {
-  read_log_while(run_uid, after_pos, [&](const LogEntry& entry) {
+  read_log_while(run_uid, after_pos, Thinned::kLeftOut, [&](const LogEntry& entry) {
     visit(entry);
     return true;
   });
 }
 
-void SqliteStore::read_log_while(const std::string& run_uid, std::uint64_t after_pos,
+void SqliteStore::read_log_while(const std::string& run_uid, std::uint64_t after_pos, Thinned thinned,
                                  const std::function<bool(const LogEntry&)>& visit) {
   std::int64_t run = 0;
   {
@@ -293,7 +293,8 @@ void SqliteStore::read_log_while(const std::string& run_uid, std::uint64_t after
         entry.report->run_uid = run_uid;
         after_pos = entry.report->pos;
         const StoredReport& key = keys[next_key++];
-        if (key.stream != 0 && !rebuild(reading, records, key, tables, *entry.report)) continue;
+        const bool whole = key.stream == 0 || rebuild(reading, records, key, tables, *entry.report);
+        if (!whole && thinned == Thinned::kLeftOut) continue;
       }
       if (entry.input) {
         entry.input->run_uid = run_uid;

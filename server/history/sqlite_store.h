@@ -75,8 +75,10 @@ class SqliteStore : public engine::HistoryStore, public engine::OutboxStore, pub
   std::vector<engine::AlertRow> fired_since(std::int64_t after_ms, std::size_t limit) override;
   std::vector<engine::DeadLetterRow> dead_letters(const DeadLetters& which, std::size_t limit) override;
 
-  // The same until `visit` returns false.
-  void read_log_while(const std::string& run_uid, std::uint64_t after_pos, const std::function<bool(const LogEntry&)>& visit);
+  // The same until `visit` returns false. Reports that were thinned to summaries are left out, or come without a payload.
+  enum class Thinned : std::uint8_t { kLeftOut, kAsRows };
+  void read_log_while(const std::string& run_uid, std::uint64_t after_pos, Thinned thinned,
+                      const std::function<bool(const LogEntry&)>& visit);
 
   // Called after every commit, on the committing thread. To be set before the first one.
   using Committed = std::function<void(const engine::CommitBatch&)>;

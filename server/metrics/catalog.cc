@@ -164,6 +164,16 @@ constexpr std::array<Metric, static_cast<std::size_t>(Id::kCount)> kMetrics = {{
     {Id::kSharedRecords, "scalewatch_shared_history_records_total", kCounter, "records", "", "Records in these batches."},
     {Id::kSharedErrors, "scalewatch_shared_history_errors_total", kCounter, "tries", "",
      "Tries to reach the shared history that failed; what they were to bring is sent again."},
+    {Id::kFleetServers, "scalewatch_fleet_servers", kGauge, "servers", "state",
+     "Other servers of the fleet that this one sees (there) and does not see (gone); this and the next ones are absent where "
+     "it is "
+     "alone."},
+    {Id::kFleetMoved, "scalewatch_fleet_moved_clients_total", kCounter, "clients", "",
+     "Clients that came here and were sent to the server that has their run."},
+    {Id::kFleetTakenOver, "scalewatch_fleet_runs_taken_over_total", kCounter, "runs", "",
+     "Runs that another server had, brought here from the shared history."},
+    {Id::kFleetYielded, "scalewatch_fleet_runs_yielded_total", kCounter, "runs", "",
+     "Runs that were with two servers at once (a network that parts them, a server that came back) and were given up here."},
 
     {Id::kDeliveries, "scalewatch_alert_deliveries_total", kCounter, "notices", "sink,result",
      "Notices and tries by sink and result: delivered, failed (a try that is made again), dropped (given up)."},

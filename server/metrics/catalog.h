@@ -93,6 +93,11 @@ enum class Id : std::uint8_t {
   kSharedBatches,
   kSharedRecords,
   kSharedErrors,
+  // fleet
+  kFleetServers,
+  kFleetMoved,
+  kFleetTakenOver,
+  kFleetYielded,
   // alerting
   kDeliveries,
   kDeliveriesPending,

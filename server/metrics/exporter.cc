@@ -59,6 +59,9 @@ std::string Exporter::page() const {
     page.add(Id::kUnreadableAlerts, {}, static_cast<double>(impl_->sources.unreadable_alerts()));
   }
   add_reload_metrics(impl_->sources.reloads(), page);
+  if (impl_->sources.fleet) {
+    if (const auto fleet = impl_->sources.fleet()) add_fleet_metrics(*fleet, page);
+  }
   if (impl_->sources.refusals) add_refusal_metrics(impl_->sources.refusals(), page);
   add_process_metrics(page);
   return page.take() + prometheus::TextSerializer().Serialize(impl_->registry.Collect());

@@ -61,6 +61,15 @@ struct RefusalSample {
   std::uint64_t slowed = 0;  // messages after which a stream was read later
 };
 
+// What a server does among others that share the runs; cumulative unless said otherwise.
+struct FleetSample {
+  std::uint64_t there = 0;  // now: others that answer
+  std::uint64_t gone = 0;   // now: others that don't
+  std::uint64_t moved_clients = 0;
+  std::uint64_t taken_over = 0;
+  std::uint64_t yielded = 0;
+};
+
 struct ReloadSample {
   bool last_successful = true;
   std::int64_t success_ms = 0;  // server's clock, Unix milliseconds: of the newest that was taken
@@ -88,9 +97,10 @@ struct Sources {
   std::function<std::vector<SinkSample>()> sinks;
   std::function<StoreSample()> store;
   std::function<ReloadSample()> reloads;
-  std::function<std::int64_t()> wall_ms;               // server's clock, Unix milliseconds
-  std::function<std::uint64_t()> unreadable_alerts{};  // absent: not told
-  std::function<RefusalSample()> refusals{};           // likewise
+  std::function<std::int64_t()> wall_ms;                // server's clock, Unix milliseconds
+  std::function<std::uint64_t()> unreadable_alerts{};   // absent: not told
+  std::function<RefusalSample()> refusals{};            // likewise
+  std::function<std::optional<FleetSample>()> fleet{};  // likewise; nothing: the server is alone
 };
 
 class Exporter {

@@ -63,6 +63,14 @@ void add_reload_metrics(const ReloadSample& reloads, Page& page) {
   page.add(Id::kReloadSuccess, {}, static_cast<double>(reloads.success_ms) / 1000);
 }
 
+void add_fleet_metrics(const FleetSample& fleet, Page& page) {
+  page.add(Id::kFleetServers, {"there"}, static_cast<double>(fleet.there));
+  page.add(Id::kFleetServers, {"gone"}, static_cast<double>(fleet.gone));
+  page.add(Id::kFleetMoved, {}, static_cast<double>(fleet.moved_clients));
+  page.add(Id::kFleetTakenOver, {}, static_cast<double>(fleet.taken_over));
+  page.add(Id::kFleetYielded, {}, static_cast<double>(fleet.yielded));
+}
+
 void add_refusal_metrics(const RefusalSample& refusals, Page& page) {
   for (const auto& [cause, count] : refusals.by_cause) page.add(Id::kRefusals, {cause}, static_cast<double>(count));
   page.add(Id::kSlowed, {}, static_cast<double>(refusals.slowed));

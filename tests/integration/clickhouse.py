@@ -25,7 +25,8 @@ class ClickHouse:
         self.url = f"{'https' if certificate else 'http'}://127.0.0.1:{self.port}"
         self.password, self.certificate = password, certificate
         self.process = None
-        self.environment = {**os.environ, "LD_LIBRARY_PATH": LIBRARIES} if self.program.startswith(str(TOOLS)) else None
+        unpacked = self.program.startswith(str(TOOLS))
+        self.environment = {**os.environ, "LD_LIBRARY_PATH": LIBRARIES} if unpacked else None
         self.configure([])
 
     def configure(self, shards):
@@ -69,7 +70,8 @@ class ClickHouse:
         else:  # who it is does not matter here
             connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=timeout, context=ssl._create_unverified_context())
         try:
-            connection.request("POST", f"/?database={database}", sql.encode(), {"X-ClickHouse-User": "default", "X-ClickHouse-Key": self.password})
+            connection.request("POST", f"/?database={database}", sql.encode(),
+                               {"X-ClickHouse-User": "default", "X-ClickHouse-Key": self.password})
             answer = connection.getresponse()
             text = answer.read().decode()
             if answer.status != 200:

@@ -142,15 +142,23 @@ class Faults(Case):
         # Nobody answers there: local history is all there is, questions about it are answered, and what waits is bounded.
         there = ClickHouse(self.folder / "away")
         server = self.server(settings=self.settings(there.url, "history.clickhouse.max_lag=1MiB", "history.retention_every=1s"))
-        self.demo(server, "hot", "--run", "alone", "--ranks", "2", "--steps", str(STEPS))
+        self.demo(server, "hot", "--run", "alone", "--ranks", "2", "--steps", str(2 * STEPS))
         self.assertEqual(metric(server, "scalewatch_shared_history_reachable"), 0)
         self.assertGreater(metric(server, "scalewatch_shared_history_lag_bytes"), 0)
-        self.assertEqual(len(server.api("runs/alone/attempts/7")["tensors"]) > 0, True)
+        wait_for("thinning", lambda: metric(server, "scalewatch_shared_history_thinning") == 1)
+        wait_for("old statistics to go", lambda: server.api("runs/alone/attempts/7")["tensors"] == [])
+        self.assertGreater(len(server.api(f"runs/alone/attempts/{2 * STEPS}")["tensors"]), 0)
         there.start()
         try:
             wait_for("all of it in ClickHouse", lambda: self.all_there(server), 60)
             self.assertEqual(metric(server, "scalewatch_shared_history_lag_bytes"), 0)
-            self.assertIn("history.clickhouse", server.log())
+            self.assertEqual(metric(server, "scalewatch_shared_history_thinning"), 0)
+            self.assertIn("the oldest records thin out to summaries", server.log_path.read_text())
+            # What never thins is there of every attempt, and told of.
+            for table in ("reports", "scalers"):
+                self.assertEqual(there.query(f"SELECT uniqExact(attempt) FROM {table}", "scalewatch"), f"{2 * STEPS}\n", table)
+            self.assertLess(int(there.query("SELECT uniqExact(attempt) FROM records", "scalewatch")), 2 * STEPS)
+            self.assertIn("loss", server.api("runs/alone/attempts/7")["attempt"])
         finally:
             there.kill()
         self.assertEqual(server.stop(), 0)
@@ -180,7 +188,8 @@ class Faults(Case):
                                                    "history.clickhouse.password_env=CLICKHOUSE_SECRET"), start=False)
         named.environment = {"CLICKHOUSE_SECRET": secret}
         named.start()
-        refused = [(server(ours, password_file=wrong), "Wrong password"), (server(ours), "Password required"), (server(other, password_file=right), "certificate")]
+        refused = [(server(ours, password_file=wrong), "Wrong password"), (server(ours), "Password required"),
+                   (server(other, password_file=right), "certificate")]
         for each, _ in [(named, ""), *refused]:
             self.demo(each, "healthy", "--run", f"run{each.grpc_port}", "--steps", "5")
         wait_for("all of it in ClickHouse", lambda: self.all_there(named), 60)

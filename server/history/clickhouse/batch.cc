@@ -71,13 +71,14 @@ void Batch::add_report(const engine::ReportRow& row) {
   const std::uint64_t stream = stream_key(row.incarnation);
   parsed_.Clear();
   std::string rest;
+  // Without a payload it is what is left of one that was thinned, or damaged, which the store has said.
   if (!row.payload.empty() && parsed_.ParseFromString(row.payload)) {
     add_records(row, parsed_);
     strip(parsed_);
     rest = parsed_.SerializeAsString();
     add_row(payloads, run_, row.pos, part.term, day, row.rank, stream, row.seq, row.segment, row.attempt, row.time_ms,
             row.payload);
-  } else {
+  } else if (!row.payload.empty()) {
     ++unreadable_;
   }
   add_row(reports, run_, row.segment, row.attempt, row.rank, stream, row.seq, part.term, row.pos, day, row.step, row.time_ms,

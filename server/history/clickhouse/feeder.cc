@@ -298,17 +298,18 @@ void Feeder::build() {
     batch_.begin_run(run_uid, term, pos,
                      [this, uid = run_uid](std::uint32_t rank, const engine::Incarnation& incarnation, std::size_t at_least)
                          -> const std::vector<TensorKey>& { return writer_.tensors(uid, rank, incarnation, at_least); });
-    store_.read_log_while(run_uid, pos, [&](const engine::HistoryStore::LogEntry& entry) {
-      const std::uint64_t at = entry.report ? entry.report->pos : entry.input->pos;
-      if (intended && at > intent) {
-        cut = true;
-        return false;
-      }
-      batch_.add(entry);
-      if (entry.report) batch_bytes_[run_uid] += entry.report->payload.size();
-      cut = !intended && (batch_.record_count() >= options_.batch_records || batch_.bytes() >= kBatchBytes);
-      return !cut;
-    });
+    store_.read_log_while(
+        run_uid, pos, history::SqliteStore::Thinned::kAsRows, [&](const engine::HistoryStore::LogEntry& entry) {
+          const std::uint64_t at = entry.report ? entry.report->pos : entry.input->pos;
+          if (intended && at > intent) {
+            cut = true;
+            return false;
+          }
+          batch_.add(entry);
+          if (entry.report) batch_bytes_[run_uid] += entry.report->payload.size();
+          cut = !intended && (batch_.record_count() >= options_.batch_records || batch_.bytes() >= kBatchBytes);
+          return !cut;
+        });
     const std::uint64_t reached = batch_.pos();
     batch_.end_run();
     if (reached > pos) to_pos[run_uid] = reached;

@@ -37,11 +37,11 @@ const std::vector<TensorKey>& Writer::tensors(const std::string& run_uid, std::u
 
 void Writer::write(Batch& batch, std::int64_t now_ms) {
   for (const Batch::Part& part : batch.parts()) {
-    const bool known = known_[part.run_uid].streams_sent;
-    if (!known || part.ranks_changed) write_streams(part.run_uid, row_version(part.term, now_ms));
-    // Before the log counts: a run that is taken over is found by its name, with the alerts that its log caused.
-    // Under each term once, so that the newest row tells which copy of a run is the newest.
-    if (term_of(known_[part.run_uid].row_version) < part.term || known_[part.run_uid].row_version == 0) {
+    const Known& before = known(part.run_uid, part.term);
+    if (!before.streams_sent || part.ranks_changed) write_streams(part.run_uid, row_version(part.term, now_ms));
+    // Before the log counts: a run that is taken over is found by its name, with the alerts that its log caused, and the newest
+    // row tells which copy of it is the newest.
+    if (!before.row_sent) {
       if (const auto row = store_.find_run(part.run_uid); row && row->run_uid == part.run_uid) {
         write_row(*row, row_version(part.term, now_ms));
       }
@@ -93,7 +93,7 @@ void Writer::write_streams(const std::string& run_uid, std::uint64_t version) {
 void Writer::write_run(const std::string& run_uid, std::uint64_t version, std::uint64_t sent_pos, bool with_snapshot) {
   const auto row = store_.find_run(run_uid);
   if (!row || row->run_uid != run_uid) return;
-  Known& known = known_[run_uid];
+  Known& sent = known(run_uid, term_of(version));
   const std::uint64_t run = run_key(run_uid);
   // A table may have grown without a word in the log.
   write_streams(run_uid, version);
@@ -101,11 +101,11 @@ void Writer::write_run(const std::string& run_uid, std::uint64_t version, std::u
   write_alerts(run_uid);
   if (!with_snapshot) return;
   const auto snapshot = store_.newest_snapshot(run_uid);
-  if (!snapshot || snapshot->pos > sent_pos || snapshot->pos <= known.snapshot_pos || snapshot->state.empty()) return;
+  if (!snapshot || snapshot->pos > sent_pos || snapshot->pos <= sent.snapshot_pos || snapshot->state.empty()) return;
   Block snapshots(columns_of("snapshots"));
   add_row(snapshots, run, version, snapshot->pos, engine::log_needed_after(snapshot->state), snapshot->state);
   connection_.insert("snapshots", snapshots);
-  known.snapshot_pos = snapshot->pos;
+  sent.snapshot_pos = snapshot->pos;
 }
 
 void Writer::write_row(const engine::RunRow& row, std::uint64_t version) {
@@ -113,19 +113,32 @@ void Writer::write_row(const engine::RunRow& row, std::uint64_t version) {
   add_row(runs, run_key(row.run_uid), version, row.run_uid, row.name, row.created_ms, row.last_report_ms, row.segment,
           row.status, row.worst_open, row.overview);
   connection_.insert("runs", runs);
-  known_[row.run_uid].row_version = version;
+  known_[row.run_uid].row_sent = true;
 }
 
-// What changed since it was sent. By id: clocks of servers differ, so the newest time says nothing of another alert.
+// What changed since it was sent. By id: clocks of servers differ, so the newest time says nothing of another alert, nor
+// whether what an owner of before sent is older: a change goes above whatever is there.
 void Writer::write_alerts(const std::string& run_uid) {
   Known& known = known_[run_uid];
+  if (!known.alert_versions) {
+    known.alert_versions.emplace();
+    const std::string answer =
+        connection_.query("SELECT id, max(changed_ms) FROM alerts WHERE run = " + std::to_string(run_key(run_uid)) +
+                          " GROUP BY id FORMAT RowBinary");
+    for (RowReader rows(answer); !rows.done();) {
+      const std::string id(rows.text());
+      (*known.alert_versions)[id] = rows.i64();
+    }
+  }
   Block alerts(columns_of("alerts"));
   std::map<std::string, std::int64_t> sent;
   for (const auto& alert : store_.list({run_uid, {}, 0}, std::nullopt, kMaxAlerts)) {
     sent[alert.id] = alert.changed_ms;
     const auto before = known.alerts.find(alert.id);
     if (before != known.alerts.end() && before->second == alert.changed_ms) continue;
-    add_row(alerts, run_key(run_uid), alert.id, alert.changed_ms, alert.run_uid, alert.rule, alert.severity, alert.state,
+    const auto [there, is_new] = known.alert_versions->try_emplace(alert.id, alert.changed_ms);
+    if (!is_new) there->second = std::max(there->second + 1, alert.changed_ms);
+    add_row(alerts, run_key(run_uid), alert.id, there->second, alert.run_uid, alert.rule, alert.severity, alert.state,
             alert.fired_ms, alert.alert);
   }
   if (sent == known.alerts) return;
@@ -133,8 +146,13 @@ void Writer::write_alerts(const std::string& run_uid) {
   known.alerts = std::move(sent);
 }
 
-void Writer::forget(const std::string& run_uid) {
-  known_.erase(run_uid);
+Writer::Known& Writer::known(const std::string& run_uid, std::uint64_t term) {
+  Known& found = known_[run_uid];
+  if (found.term < term) {
+    found = {};
+    found.term = term;
+  }
+  return found;
 }
 
 }  // namespace scalewatch::clickhouse

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,8 +30,6 @@ class Writer {
   // The run's row, its changed alerts, and its newest snapshot, unless that is ahead of `sent_pos`. `version` rises from call
   // to call and from owner to owner.
   void write_run(const std::string& run_uid, std::uint64_t version, std::uint64_t sent_pos, bool with_snapshot);
-  // Of runs that are not fed any more.
-  void forget(const std::string& run_uid);
 
  private:
   void write_streams(const std::string& run_uid, std::uint64_t version);
@@ -44,11 +43,15 @@ class Writer {
     std::map<std::pair<std::uint32_t, engine::Incarnation>, std::vector<TensorKey>> tensors;
     std::map<std::pair<std::uint32_t, engine::Incarnation>, std::uint32_t> deltas;  // sent, of each stream
     std::map<std::string, std::int64_t> alerts;                                     // change that was sent, by id
+    std::optional<std::map<std::string, std::int64_t>> alert_versions;              // newest there, by id; read when needed
     std::uint64_t snapshot_pos = 0;
     bool streams_sent = false;
-    std::uint64_t row_version = 0;  // sent
+    std::uint64_t term = 0;
+    bool row_sent = false;
   };
   std::map<std::string, Known> known_;  // by run_uid
+  // What was sent of the run under this term: another owner may have written since the one before.
+  Known& known(const std::string& run_uid, std::uint64_t term);
 };
 
 }  // namespace scalewatch::clickhouse

@@ -311,6 +311,33 @@ TEST_F(ClickHouseTest, EntriesThatALaterOwnerReplacedAreNoAnswer) {
   EXPECT_EQ(told, (std::vector<std::string>{"first", "second"}));
 }
 
+TEST_F(ClickHouseTest, AnAlertOfAClockThatIsAheadChangesAllTheSame) {
+  const std::string uid = "00000000000000aa";
+  const engine::AlertRow firing{uid + "/f", uid, "NonFinite", 3, 2, 10, clock_.wall_ms() + 10'000'000, "firing"};
+  Shared shared(options_, clock_);
+  EXPECT_TRUE(shared.open_alerts(10).empty());
+  TempDir first_dir;
+  const auto first = history::SqliteStore::open(first_dir.path, by_hand());
+  engine::CommitBatch made;
+  made.runs = {{.run_uid = uid, .name = "ahead", .overview = {}}};
+  made.alerts = {firing};
+  first->commit(made);
+  Writer(options_, *first, "first").write_run(uid, row_version(1, 1000), 0, false);
+  ASSERT_EQ(shared.open_alerts(10).size(), 1U);
+
+  TempDir second_dir;
+  const auto second = history::SqliteStore::open(second_dir.path, by_hand());
+  ASSERT_TRUE(history::import_run(shared, uid, 2, *second));
+  engine::CommitBatch changed;
+  changed.alerts = {firing};
+  changed.alerts[0].state = 5;  // resolved
+  changed.alerts[0].changed_ms = clock_.wall_ms();
+  second->commit(changed);
+  EXPECT_EQ(second->find(firing.id)->state, 5);
+  Writer(options_, *second, "second").write_run(uid, row_version(2, 1000), 0, false);
+  EXPECT_TRUE(shared.open_alerts(10).empty());
+}
+
 TEST_F(ClickHouseTest, OfOneNameTheRunOfTheLatestClaimIsFound) {
   // The first server shares its run when another one has claimed the name already, and made a run of its own.
   Shared shared(options_, clock_);

@@ -79,6 +79,7 @@ struct ExporterTest : ::testing::Test {
   std::vector<SinkSample> sinks;
   StoreSample store;
   ReloadSample reloads;
+  std::optional<FleetSample> fleet;
   std::int64_t now = kNow;
   Options options;
 
@@ -90,11 +91,21 @@ struct ExporterTest : ::testing::Test {
                return shown;
              },
              [this] { return stats; }, [this] { return sinks; }, [this] { return store; }, [this] { return reloads; },
-             [this] { return now; }},
+             [this] { return now; }, {}, {}, [this] { return fleet; }},
             "1.2.3"};
   }
   std::string page() { return exporter().page(); }
 };
+
+TEST_F(ExporterTest, ShowsTheFleetWhereThereIsOne) {
+  EXPECT_THAT(page(), Not(HasSubstr("scalewatch_fleet_")));
+  fleet = {.there = 2, .gone = 1, .moved_clients = 7, .taken_over = 3, .yielded = 1};
+  const std::string text = page();
+  EXPECT_THAT(text, HasSubstr("scalewatch_fleet_servers{state=\"gone\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("scalewatch_fleet_moved_clients_total 7\n"));
+  EXPECT_THAT(text, HasSubstr("scalewatch_fleet_runs_taken_over_total 3\n"));
+  EXPECT_THAT(text, HasSubstr("scalewatch_fleet_runs_yielded_total 1\n"));
+}
 
 TEST_F(ExporterTest, ShowsARun) {
   auto run = make_run("digits");
