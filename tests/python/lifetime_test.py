@@ -1,5 +1,6 @@
 """Processes that fork, spawn, fail, are interrupted or end in the middle: training goes on or ends as it would, and nothing is said."""
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -31,7 +32,9 @@ class Lifetime(Lab):
         path = os.path.join(self._folder, f"{self.id().rpartition('.')[2]}.py")
         with open(path, "w") as file:
             file.write(text)
-        done = subprocess.run([sys.executable, path], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout)
+        # As from a terminal: in a job of a shell's background the interrupt is ignored, and children inherit that.
+        done = subprocess.run([sys.executable, path], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout,
+                              preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
         self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
         return done
 
