@@ -155,7 +155,7 @@ class Fleet(FleetCase):
             shift.write_bytes(struct.pack("<q", hours * 3600 * 10**9))
             server.environment = {"LD_PRELOAD": str(shim), "CLOCK_SHIFT_FILE": str(shift)}
             server.start()
-        job = self.spawn(self.job(servers, mode, mode, "--ranks", "2", "--steps", str(STEPS), "--batch", "16", "--step-ms", "60"))
+        job = self.spawn(self.job(servers, mode, mode, "--ranks", "2", "--steps", str(STEPS), "--batch", "16", "--step-ms", "250"))  # two kills, however slow the machine
         for _ in range(2):
             owner = self.owner(servers, mode)
             before = int(self.summary(servers[owner], mode)["attempts"])

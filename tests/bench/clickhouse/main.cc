@@ -121,7 +121,7 @@ std::uint64_t number(clickhouse::Connection& connection, const std::string& sql)
 
 double through(const Arguments& arguments, const clickhouse::Options& options, Output& out) {
   const std::string config =
-      "history:\n  clickhouse:\n    hosts: " + options.hosts + "\n    database: " + options.database + "\n";
+      "collection:\n  stats_leader: false\nhistory:\n  clickhouse:\n    hosts: " + options.hosts + "\n    database: " + options.database + "\n";
   bench::ServerProcess server(config);
   clickhouse::Connection connection(options);
   bench::LoadOptions load_options;
@@ -223,7 +223,7 @@ History far_history(const bench::StoreShape& shape, const clickhouse::Options& o
     feeder.stop(std::chrono::seconds(1));
     made.store = bench::open_store(made.folder->path());
     clickhouse::Shared shared(options, clock);
-    if (!history::import_run(shared, uid, *made.store)) throw std::runtime_error("the run is not there");
+    if (!history::import_run(shared, uid, 0, *made.store)) throw std::runtime_error("the run is not there");
   }
   return made;
 }
