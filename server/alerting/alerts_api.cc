@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "server/alerting/alert_text.h"
+#include "server/alerting/paging.h"
 
 namespace scalewatch::alerting {
 
@@ -19,8 +20,6 @@ namespace {
 using engine::Status;
 using Cursor = engine::AlertReader::Cursor;
 
-constexpr int kMaxPage = 1000;
-constexpr int kDefaultPage = 100;
 constexpr std::size_t kMaxVisited = 10'000;
 constexpr std::size_t kMaxComment = 1024;
 
@@ -38,8 +37,8 @@ Status guarded(const Function& function) {
   }
 }
 
-std::string token_of(const Cursor& cursor) {
-  return fmt::format("{}.{}.{}", cursor.severity, cursor.fired_ms, cursor.id);
+std::string token_of(const engine::AlertRow& row) {
+  return fmt::format("{}.{}.{}", row.severity, row.fired_ms, row.id);
 }
 
 template <class Number>
@@ -112,14 +111,8 @@ Status StoredAlerts::make_filter(const std::string& run, int min_severity, engin
 }
 
 Status StoredAlerts::list_alerts(const v1::ListAlertsRequest& request, v1::ListAlertsResponse& response) {
-  if (request.page_size() < 0 || request.page_size() > kMaxPage) {
-    return invalid(fmt::format("page_size must be 0 to {}", kMaxPage));
-  }
-  std::optional<Cursor> after;
-  if (!request.page_token().empty()) {
-    after = cursor_of(std::string_view(request.page_token()));
-    if (!after) return invalid("page_token is not one that this server gave out; leave it empty for the first page");
-  }
+  Page<Cursor> page;
+  if (Status status = page.read(request, &cursor_of); !status.ok()) return status;
   engine::AlertReader::Filter filter;
   for (const int state : request.states()) {
     if (!v1::AlertState_IsValid(state) || state == v1::ALERT_STATE_UNSPECIFIED) {
@@ -130,12 +123,8 @@ Status StoredAlerts::list_alerts(const v1::ListAlertsRequest& request, v1::ListA
   if (filter.states.empty()) filter.states = open_states();
   if (Status status = make_filter(request.run(), request.min_severity(), filter); !status.ok()) return status;
   return guarded([&]() -> Status {
-    const std::size_t size = request.page_size() == 0 ? kDefaultPage : static_cast<std::size_t>(request.page_size());
-    std::vector<engine::AlertRow> rows = reader_.list(filter, after, size + 1);
-    if (rows.size() > size) {
-      rows.resize(size);
-      response.set_next_page_token(token_of(cursor_of(rows.back())));
-    }
+    std::vector<engine::AlertRow> rows = reader_.list(filter, page.after, page.size + 1);
+    response.set_next_page_token(page.cut(rows, &token_of));
     for (const engine::AlertRow& row : rows) {
       // One that has resolved is among the open ones until its page went; see AlertBook::stage_row.
       auto alert = read(row);
@@ -152,12 +141,12 @@ Status StoredAlerts::visit_open(const engine::AlertReader::Filter& filter, const
   return guarded([&]() -> Status {
     std::optional<Cursor> after;
     for (std::size_t visited = 0; visited < kMaxVisited;) {
-      const auto rows = reader_.list(open, after, kMaxPage);
+      const auto rows = reader_.list(open, after, Page<Cursor>::kMax);
       for (const engine::AlertRow& row : rows) {
         const auto alert = read(row);
         if (alert && alert->state() != v1::ALERT_STATE_RESOLVED && !visit(*alert)) return {};
       }
-      if (rows.size() < kMaxPage) return {};
+      if (rows.size() < Page<Cursor>::kMax) return {};
       visited += rows.size();
       after = cursor_of(rows.back());
     }

@@ -11,6 +11,7 @@
 
 #include "server/alerting/alert_text.h"
 #include "server/alerting/alerts_api.h"
+#include "server/alerting/paging.h"
 #include "server/alerting/sink.h"
 
 namespace scalewatch::alerting {
@@ -20,9 +21,6 @@ namespace {
 using engine::Status;
 using Letters = engine::AlertReader::DeadLetters;
 
-constexpr int kMaxPage = 1000;
-constexpr int kDefaultPage = 100;
-
 std::optional<Letters::After> after_of(std::string_view token) {
   Letters::After after;
   const char* const end = token.data() + token.size();
@@ -31,6 +29,10 @@ std::optional<Letters::After> after_of(std::string_view token) {
   const auto [last, second] = std::from_chars(dot + 1, end, after.id);
   if (second != std::errc() || last != end) return std::nullopt;
   return after;
+}
+
+std::string token_of(const engine::DeadLetterRow& row) {
+  return fmt::format("{}.{}", row.given_up_ms, row.id);
 }
 
 v1::DeadLetter letter_of(const engine::DeadLetterRow& row) {
@@ -70,25 +72,15 @@ engine::OutboxUpdate again(const std::string& key, const std::string& sink, cons
 }  // namespace
 
 Status StoredAlerts::list_dead_letters(const v1::ListDeadLettersRequest& request, v1::ListDeadLettersResponse& response) {
-  if (request.page_size() < 0 || request.page_size() > kMaxPage) {
-    return {Status::kInvalidArgument, fmt::format("page_size must be 0 to {}", kMaxPage)};
-  }
+  Page<Letters::After> page;
+  if (Status status = page.read(request, &after_of); !status.ok()) return status;
   Letters which;
+  which.after = page.after;
   which.sink = request.sink();
   which.since_ms = book_.wall_ms() - engine::kDeadLettersKeptMs;
-  if (!request.page_token().empty()) {
-    which.after = after_of(request.page_token());
-    if (!which.after) {
-      return {Status::kInvalidArgument, "page_token is not one that this server gave out; leave it empty for the first page"};
-    }
-  }
-  const std::size_t size = request.page_size() == 0 ? kDefaultPage : static_cast<std::size_t>(request.page_size());
   try {
-    std::vector<engine::DeadLetterRow> rows = reader_.dead_letters(which, size + 1);
-    if (rows.size() > size) {
-      rows.resize(size);
-      response.set_next_page_token(fmt::format("{}.{}", rows.back().given_up_ms, rows.back().id));
-    }
+    std::vector<engine::DeadLetterRow> rows = reader_.dead_letters(which, page.size + 1);
+    response.set_next_page_token(page.cut(rows, &token_of));
     for (const engine::DeadLetterRow& row : rows) *response.add_letters() = letter_of(row);
   } catch (const engine::StoreError& error) {
     return {error.retryable ? Status::kUnavailable : Status::kInternal, error.what()};

@@ -15,8 +15,7 @@
 #include "server/alerting/http_sender.h"
 #include "server/alerting/known_notices.h"
 #include "server/alerting/reminders.h"
-#include "server/alerting/sink.h"
-#include "server/alerting/sink_queue.h"
+#include "server/alerting/sink_lane.h"
 #include "server/alerting/watchdog.h"
 
 namespace scalewatch::alerting {
@@ -46,25 +45,9 @@ Verdict verdict_of(const Sink& sink, const HttpResponse& response) {
 }  // namespace
 
 struct Delivery::Impl {
-  // One sink's side of the thread.
-  struct Lane {
-    std::shared_ptr<const Sink> sink;
-    SinkQueue queue;
-    SinkStats stats;
-    std::size_t in_flight = 0;
-    std::size_t reminders_in_flight = 0;
-    std::size_t watchdogs_in_flight = 0;
-    std::int64_t paused_until = 0;  // steady
-    std::int64_t remind_at = 0;     // steady
-    std::int64_t watchdog_at = 0;   // steady
-    bool failing = false;
-    bool retired = false;  // no longer configured: it goes with its last flight
-
-    [[nodiscard]] bool idle() const { return in_flight + reminders_in_flight + watchdogs_in_flight == 0; }
-  };
   enum class Kind : std::uint8_t { kNotice, kReminder, kAlive };  // kAlive: the Watchdog
   struct Flight {
-    Lane* lane = nullptr;
+    SinkLane* lane = nullptr;
     std::shared_ptr<const Sink> sink;  // as it was when the request was made
     Kind kind = Kind::kNotice;
     std::vector<std::string> orders;  // of a notice one, of a Watchdog none
@@ -76,17 +59,9 @@ struct Delivery::Impl {
         clock(server_clock),
         options(delivery_options),
         started_ms(server_clock.wall_ms()),
-        random(std::random_device{}()) {
-    for (SinkConfig& config : sinks) lanes.push_back(make_lane(std::move(config)));
+        random(std::random_device{}()),
+        lanes(std::move(sinks)) {
     for (const auto& lane : lanes) published.push_back(lane->stats);
-  }
-
-  static std::unique_ptr<Lane> make_lane(SinkConfig config) {
-    auto lane = std::make_unique<Lane>();
-    lane->stats.name = config.name;
-    lane->stats.type = config.type;
-    lane->sink = make_sink(std::move(config));
-    return lane;
   }
 
   void run();
@@ -95,18 +70,16 @@ struct Delivery::Impl {
   void send(std::int64_t now);
   void remind(std::int64_t now);
   void watchdog(std::int64_t now);
-  void start(Lane& lane, Kind kind, HttpRequest request, std::vector<std::string> orders);
+  void start(SinkLane& lane, Kind kind, HttpRequest request, std::vector<std::string> orders);
   void take_sinks(std::vector<SinkConfig> sinks);
   void count_dead_letters(std::int64_t now);
   void done(const HttpSender::Done& done);
   void reminder_done(const Flight& flight, const HttpResponse& response) const;
   void watchdog_done(const Flight& flight, const HttpResponse& response) const;
   void notice_done(const Flight& flight, const HttpResponse& response);
-  void note(Lane& lane, Verdict verdict, const HttpResponse& response) const;
   void settle(engine::OutboxUpdate update);
   void flush();
   [[nodiscard]] milliseconds wait(std::int64_t now, std::int64_t next_fetch) const;
-  Lane* find(const std::string& sink);
 
   engine::OutboxStore& store;
   engine::Clock& clock;
@@ -118,8 +91,7 @@ struct Delivery::Impl {
 
   // The thread's own.
   std::minstd_rand random;
-  std::vector<std::unique_ptr<Lane>> lanes;
-  std::vector<std::unique_ptr<Lane>> retired;
+  SinkLanes lanes;
   std::unordered_map<std::uint64_t, Flight> flights;
   std::uint64_t last_flight = 0;
   KnownNotices known;
@@ -202,7 +174,7 @@ void Delivery::Impl::admit(engine::OutboxStore::Pending pending) {
   if (known.contains(row)) return;
   engine::OutboxUpdate update{
       .key = row.key, .sink = row.sink, .delivered = false, .tries = pending.tries, .next_try_ms = 0, .last_error = {}};
-  Lane* const lane = find(row.sink);
+  SinkLane* const lane = lanes.find(row.sink);
   if (lane == nullptr) {
     update.tries += 1;
     update.next_try_ms = update.tries < kOrphanTries ? clock.wall_ms() + kOrphanEvery.count() : kNever;
@@ -250,7 +222,7 @@ void Delivery::Impl::send(std::int64_t now) {
   }
 }
 
-void Delivery::Impl::start(Lane& lane, Kind kind, HttpRequest request, std::vector<std::string> orders) {
+void Delivery::Impl::start(SinkLane& lane, Kind kind, HttpRequest request, std::vector<std::string> orders) {
   const std::uint64_t flight = ++last_flight;
   sender.start(flight, std::move(request));
   flights.emplace(flight, Flight{&lane, lane.sink, kind, std::move(orders)});
@@ -258,12 +230,9 @@ void Delivery::Impl::start(Lane& lane, Kind kind, HttpRequest request, std::vect
 
 void Delivery::Impl::watchdog(std::int64_t now) {
   for (const auto& lane : lanes) {
-    const SinkConfig& config = lane->sink->config();
-    if (!config.watchdog_ms || now < lane->watchdog_at || now < lane->paused_until || lane->watchdogs_in_flight > 0) continue;
-    lane->watchdog_at = now + *config.watchdog_ms;
-    if (store_failing) continue;
+    if (!lane->takes_watchdog(now) || store_failing) continue;
     const std::int64_t now_ms = clock.wall_ms();
-    const v1::Alert alert = watchdog_alert(started_ms, now_ms, config.watchdog_runbook);
+    const v1::Alert alert = watchdog_alert(started_ms, now_ms, lane->sink->config().watchdog_runbook);
     const std::string key = fmt::format("{}/{}", alert.id(), now_ms);
     ++lane->watchdogs_in_flight;
     start(*lane, Kind::kAlive, lane->sink->request({alert, kWatchdog, key}, now_ms), {});
@@ -271,35 +240,12 @@ void Delivery::Impl::watchdog(std::int64_t now) {
 }
 
 void Delivery::Impl::take_sinks(std::vector<SinkConfig> sinks) {
-  std::vector<std::unique_ptr<Lane>> old = std::exchange(lanes, {});
-  const std::int64_t now = clock.steady_ms();
-  for (SinkConfig& config : sinks) {
-    const auto same = std::find_if(old.begin(), old.end(), [&](const auto& lane) {
-      return lane != nullptr && lane->stats.name == config.name && lane->stats.type == config.type;
-    });
-    if (same == old.end()) {
-      lanes.push_back(make_lane(std::move(config)));
-      continue;
-    }
-    Lane& lane = **same;
-    lane.sink = make_sink(std::move(config));
-    lane.paused_until = lane.remind_at = lane.watchdog_at = 0;
-    lane.queue.hurry(now);
-    lanes.push_back(std::move(*same));
-  }
-  for (auto& lane : old) {
-    if (lane == nullptr) continue;
-    for (const engine::OutboxRow& row : lane->queue.drain()) known.forget(row);
-    lane->retired = true;
-    if (!lane->idle()) retired.push_back(std::move(lane));
-  }
+  lanes.reconfigure(std::move(sinks), clock.steady_ms(), [&](const engine::OutboxRow& row) { known.forget(row); });
   // What waited for a sink of that name is in the store, perhaps not due for long.
   fetch_all = true;
-  {
-    std::lock_guard lock(mutex);
-    published.clear();
-    for (const auto& lane : lanes) published.push_back(lane->stats);
-  }
+  std::lock_guard lock(mutex);
+  published.clear();
+  for (const auto& lane : lanes) published.push_back(lane->stats);
 }
 
 void Delivery::Impl::count_dead_letters(std::int64_t now) {
@@ -343,36 +289,34 @@ void Delivery::Impl::done(const HttpSender::Done& done) {
       watchdog_done(flight, done.response);
       break;
   }
-  if (flight.lane->retired && flight.lane->idle()) {
-    std::erase_if(retired, [&](const auto& lane) { return lane.get() == flight.lane; });
-  }
+  lanes.landed(*flight.lane);
 }
 
 void Delivery::Impl::watchdog_done(const Flight& flight, const HttpResponse& response) const {
-  Lane& lane = *flight.lane;
+  SinkLane& lane = *flight.lane;
   --lane.watchdogs_in_flight;
   const Verdict verdict = verdict_of(*flight.sink, response);
-  note(lane, verdict, response);
+  lane.note(verdict, response, clock.steady_ms());
   if (verdict == Verdict::kDelivered) ++lane.stats.watchdogs;
 }
 
 void Delivery::Impl::reminder_done(const Flight& flight, const HttpResponse& response) const {
-  Lane& lane = *flight.lane;
+  SinkLane& lane = *flight.lane;
   --lane.reminders_in_flight;
   for (const std::string& order : flight.orders) lane.queue.release(order);
   const Verdict verdict = verdict_of(*flight.sink, response);
-  note(lane, verdict, response);
+  lane.note(verdict, response, clock.steady_ms());
   if (verdict == Verdict::kDelivered) ++lane.stats.reminders;
 }
 
 void Delivery::Impl::notice_done(const Flight& flight, const HttpResponse& response) {
-  Lane& lane = *flight.lane;
+  SinkLane& lane = *flight.lane;
   const std::string& order = flight.orders.front();
   const std::int64_t now = clock.steady_ms();
   --lane.in_flight;
   const SinkQueue::Item& item = lane.queue.head(order);
   const Verdict verdict = verdict_of(*flight.sink, response);
-  note(lane, verdict, response);
+  lane.note(verdict, response, clock.steady_ms());
   engine::OutboxUpdate update{.key = item.row.key,
                               .sink = item.row.sink,
                               .delivered = verdict == Verdict::kDelivered,
@@ -412,20 +356,6 @@ void Delivery::Impl::notice_done(const Flight& flight, const HttpResponse& respo
   settle(std::move(update));
 }
 
-// What an answer tells of the sink as a whole.
-void Delivery::Impl::note(Lane& lane, Verdict verdict, const HttpResponse& response) const {
-  if (verdict == Verdict::kDelivered) {
-    if (std::exchange(lane.failing, false)) spdlog::info("sink '{}' takes alerts again", lane.stats.name);
-    return;
-  }
-  ++lane.stats.failed;
-  if (verdict != Verdict::kRetry) return;
-  if (response.retry_after) lane.paused_until = clock.steady_ms() + response.retry_after->count();
-  if (!std::exchange(lane.failing, true)) {
-    spdlog::warn("sink '{}' does not take alerts, they are kept and tried again: {}", lane.stats.name, failure_text(response));
-  }
-}
-
 void Delivery::Impl::settle(engine::OutboxUpdate update) {
   known.settled(update);
   updates.push_back(std::move(update));
@@ -434,13 +364,14 @@ void Delivery::Impl::settle(engine::OutboxUpdate update) {
 void Delivery::Impl::flush() {
   {
     std::lock_guard lock(mutex);
-    for (std::size_t i = 0; i < lanes.size(); ++i) {
-      SinkStats& stats = lanes[i]->stats;
-      stats.pending = lanes[i]->queue.size();
-      stats.oldest_ms = lanes[i]->queue.oldest_ms().value_or(0);
+    published.clear();
+    for (const auto& lane : lanes) {
+      SinkStats& stats = lane->stats;
+      stats.pending = lane->queue.size();
+      stats.oldest_ms = lane->queue.oldest_ms().value_or(0);
       const auto dead = letters.find(stats.name);
       stats.dead_letters = dead == letters.end() ? 0 : dead->second;
-      published[i] = stats;
+      published.push_back(stats);
     }
     published_letters = 0;
     for (const auto& [sink, count] : letters) published_letters += count;
@@ -456,13 +387,6 @@ milliseconds Delivery::Impl::wait(std::int64_t now, std::int64_t next_fetch) con
     if (lane->in_flight < options.in_flight_per_sink) next = std::min(next, lane->queue.next_due_ms(now));
   }
   return milliseconds(std::clamp<std::int64_t>(next - now, 0, options.poll.count()));
-}
-
-Delivery::Impl::Lane* Delivery::Impl::find(const std::string& sink) {
-  for (const auto& lane : lanes) {
-    if (lane->stats.name == sink) return lane.get();
-  }
-  return nullptr;
 }
 
 Delivery::Delivery(std::vector<SinkConfig> sinks, engine::OutboxStore& store, engine::Clock& clock, DeliveryOptions options)
