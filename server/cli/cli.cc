@@ -293,6 +293,7 @@ class Parser {
     add->add_option("--format", options.format, "Read only this format (default: all that the file holds)")
         ->check(CLI::IsMember(log_formats()));
     add->add_flag("--follow", options.follow, "Go on sending as the log grows, until Ctrl-C");
+    add->add_flag("--page", options.page, "Tell sinks of what is found; without --follow it is only recorded");
     add->callback([this] {
       line_.streams = true;
       line_.action = [this](Client& client, const Screen& screen, const std::stop_token& stop) {

@@ -163,10 +163,11 @@ class Link {
 }  // namespace
 
 struct LogSender::Impl {
-  Impl(const Client& to, std::string name) : client(to), run(std::move(name)) {}
+  Impl(const Client& to, std::string name, bool is_recorded) : client(to), run(std::move(name)), recorded(is_recorded) {}
 
   const Client& client;
-  std::string run;
+  const std::string run;
+  const bool recorded;
   std::unique_ptr<Link> link;
   v1::Hello hello;     // of the segment that is sent
   bool begun = false;  // it was sent
@@ -188,6 +189,7 @@ struct LogSender::Impl {
     hello.set_pid(static_cast<std::uint32_t>(getpid()));
     hello.set_framework(std::string(logimport::kFramework));
     hello.set_from_log(true);
+    if (recorded) (*hello.mutable_labels())[domain::kImportedLabel] = "true";
     begun = false;
     seq = 0;
     unstored.clear();
@@ -273,7 +275,8 @@ struct LogSender::Impl {
   }
 };
 
-LogSender::LogSender(const Client& client, std::string run) : impl_(std::make_unique<Impl>(client, std::move(run))) {}
+LogSender::LogSender(const Client& client, std::string run, bool recorded)
+    : impl_(std::make_unique<Impl>(client, std::move(run), recorded)) {}
 LogSender::~LogSender() = default;
 
 void LogSender::take(const domain::Input& input) {

@@ -18,8 +18,8 @@ class LogSender {
  public:
   static constexpr std::size_t kMaxUnstored = 1024;
 
-  // Connects with the first attempt. The client must outlive it.
-  LogSender(const Client& client, std::string run);
+  // Connects with the first attempt. The client must outlive it. `recorded`: nobody is to be told of what is found.
+  LogSender(const Client& client, std::string run, bool recorded);
   ~LogSender();
   LogSender(const LogSender&) = delete;
   LogSender& operator=(const LogSender&) = delete;

@@ -185,6 +185,7 @@ struct ImportOptions {
   std::string run;     // name that it gets
   std::string format;  // empty: found by itself
   bool follow = false;
+  bool page = false;  // sinks are told of what is found; with `follow` they are anyway
 };
 
 }  // namespace scalewatch::cli

@@ -44,6 +44,20 @@ class Import(Case):
                 run = self.scalewatchd.cli_json("show", name)["run"]
                 self.assertEqual("log", run.get("framework", "log"))
 
+    def test_a_log_of_the_past_pages_nobody_unless_asked(self):
+        hook = self.sink()
+        server = self.server(sinks=({"name": "hook", "type": "webhook", "url": hook.url},))
+        path = str(LOGS / "apex-318.log")
+        server.cli_json("import", path, "--run", "past")
+        alerts = server.cli_json("alerts", "--all", "--run", "past")["alerts"]
+        self.assertTrue(alerts)
+        self.assertIn("recorded only", alerts[0]["trail"][0]["what"])
+        self.assertEqual({"imported": "true"}, server.cli_json("show", "past")["run"]["labels"])
+        server.cli_json("import", path, "--run", "asked", "--page")
+        told = wait_for("the resolves", lambda: [body for _, _, body in list(hook.requests) if "resolved" in json.dumps(body)])
+        self.assertTrue(told)
+        self.assertNotIn("past", json.dumps([body for _, _, body in hook.requests]))
+
     def test_sent_again_it_is_a_new_segment(self):
         path = str(LOGS / "apex-318.log")
         first = self.scalewatchd.cli_json("import", path, "--run", "twice")

@@ -14,7 +14,7 @@ namespace scalewatch::cli {
 
 void import_log(Client& client, const ImportOptions& options, std::ostream* progress, const Screen& screen,
                 const std::stop_token& stop) {
-  LogSender sender(client, options.run);
+  LogSender sender(client, options.run, !options.follow && !options.page);
   logimport::LogDoctor doctor(options.format, {}, [&](const domain::Input& input) { sender.take(input); });
   const auto report = read_files(
       {options.file}, options.follow, [] {}, progress, stop, doctor);
