@@ -183,6 +183,25 @@ void AlertBook::stage(const engine::RunContext& run, const std::vector<domain::F
     if (taken_on.contains(id)) pager_.acknowledged(entry->second, batch);
     stage_row(entry->second, batch);
   }
+  let_go(std::move(gone), at, batch);
+  follow_up(run.run_uid, came_or_went, at);
+}
+
+void AlertBook::resolve_all(const engine::RunContext& run, const std::string& why, engine::CommitBatch& batch) {
+  std::lock_guard lock(mutex_);
+  const Now at = now();
+  const auto found = runs_.find(run.run_uid);
+  if (found == runs_.end()) return;
+  RunAlerts gone = std::exchange(found->second, {});
+  for (auto& [id, entry] : gone) {
+    entry.changed_ms = std::max(at.wall, entry.changed_ms + 1);
+    resolve(entry.alert, at.wall, why);
+  }
+  let_go(std::move(gone), at, batch);
+  follow_up(run.run_uid, true, at);
+}
+
+void AlertBook::let_go(RunAlerts gone, Now at, engine::CommitBatch& batch) {
   std::vector<AlertEntry*> resolved;
   for (auto& [id, entry] : gone) resolved.push_back(&entry);
   pager_.resolved(resolved, at, batch);
@@ -190,11 +209,15 @@ void AlertBook::stage(const engine::RunContext& run, const std::vector<domain::F
     stage_row(*entry, batch);
     if (is_waiting(*entry)) pager_.hold(std::move(*entry));
   }
-  if (alerts.empty() && !pager_.holds(run.run_uid)) {
-    runs_.erase(run.run_uid);
+}
+
+void AlertBook::follow_up(const std::string& run_uid, bool came_or_went, Now at) {
+  const auto run = runs_.find(run_uid);
+  if (run != runs_.end() && run->second.empty() && !pager_.holds(run_uid)) {
+    runs_.erase(run);
   } else if (came_or_went) {
     // Others of the run may be explained now, or no longer.
-    dirty_.insert(run.run_uid);
+    dirty_.insert(run_uid);
     next_ = std::min(next_, at.steady);
   }
   next_ = std::min(next_, pager_.next());

@@ -66,6 +66,7 @@ class AlertBook : public engine::AlertOutbox {
 
   void stage(const engine::RunContext& run, const std::vector<domain::FindingEvent>& events,
              engine::CommitBatch& batch) override;
+  void resolve_all(const engine::RunContext& run, const std::string& why, engine::CommitBatch& batch) override;
   void committed(const engine::CommitBatch& batch) override;
 
   // ---- silences. `done` is called once it is durable, from any thread; also when this stops, then never.
@@ -94,6 +95,10 @@ class AlertBook : public engine::AlertOutbox {
 
  private:
   [[nodiscard]] Now now() const { return {clock_.wall_ms(), clock_.steady_ms()}; }
+  // These alerts of one run have resolved: whoever was told hears of it.
+  void let_go(RunAlerts gone, Now at, engine::CommitBatch& batch);
+  // After that, and after any other change of the run's.
+  void follow_up(const std::string& run_uid, bool came_or_went, Now at);
   void load_fired(engine::AlertReader& reader);
   // Decides whether an alert that opens stays pending for a while.
   void hold_back(v1::Alert& alert, Now now);

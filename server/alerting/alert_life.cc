@@ -44,6 +44,11 @@ bool like(const std::string& pattern, const std::string& name) {
   return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
 
+bool is_imported(const v1::Alert& alert) {
+  const auto label = alert.labels().find(domain::kImportedLabel);
+  return label != alert.labels().end() && label->second == "true";
+}
+
 std::string with_reason(std::string what, const std::string& reason) {
   return reason.empty() ? what : what + ": " + reason;
 }
@@ -72,7 +77,8 @@ bool take_event(const engine::RunContext& run, const domain::FindingEvent& event
   if (is_new) {
     alert.set_state(v1::ALERT_STATE_FIRING);
     note(alert, finding.first_time, v1::ALERT_STATE_FIRING, {},
-         fmt::format("opened as {}", severity_name(alert.finding().severity())));
+         fmt::format("opened as {}{}", severity_name(alert.finding().severity()),
+                     is_imported(alert) ? "; recorded only, its run is read from a log" : ""));
   } else if (alert.finding().severity() > before) {
     note(alert, time_ms, alert.state(), {}, fmt::format("now {}", severity_name(alert.finding().severity())));
   }
@@ -81,16 +87,18 @@ bool take_event(const engine::RunContext& run, const domain::FindingEvent& event
          with_reason("acknowledged", finding.acknowledge_comment));
     for (v1::Page& page : *alert.mutable_pages()) page.set_due(false);
   }
-  if (event.change == Change::kResolved) {
-    alert.set_state(v1::ALERT_STATE_RESOLVED);
-    alert.set_resolved_ms(finding.last_time);
-    alert.clear_silence();
-    alert.clear_inhibited_by();
-    alert.clear_held_until_ms();
-    note(alert, finding.last_time, v1::ALERT_STATE_RESOLVED, {},
-         event.reason.empty() ? "resolved" : "resolved: " + event.reason);
-  }
+  if (event.change == Change::kResolved) resolve(alert, finding.last_time, event.reason);
   return acknowledged && !finding.acknowledged_by.empty();
+}
+
+void resolve(v1::Alert& alert, std::int64_t time_ms, const std::string& reason) {
+  alert.mutable_finding()->set_open(false);
+  alert.set_state(v1::ALERT_STATE_RESOLVED);
+  alert.set_resolved_ms(time_ms);
+  alert.clear_silence();
+  alert.clear_inhibited_by();
+  alert.clear_held_until_ms();
+  note(alert, time_ms, v1::ALERT_STATE_RESOLVED, {}, with_reason("resolved", reason));
 }
 
 void note(v1::Alert& alert, std::int64_t time_ms, v1::AlertState state, std::string who, std::string what) {
@@ -107,6 +115,7 @@ void note(v1::Alert& alert, std::int64_t time_ms, v1::AlertState state, std::str
 AlertRules rules_for(const BookOptions& options, const v1::Alert& alert) {
   AlertRules out;
   out.repeat_ms = options.repeat.count();
+  out.page = !is_imported(alert);
   for (const AlertOverride& each : options.overrides) {
     if (!like(each.runs, alert.run()) || !like(each.rules, alert.finding().rule())) continue;
     out.page = each.page.value_or(out.page);

@@ -28,12 +28,15 @@ using RunAlerts = std::map<std::string, AlertEntry>;
 // Takes over what the event says; the trail, and what people were told, stay. Returns whether somebody has taken it on with it.
 bool take_event(const engine::RunContext& run, const domain::FindingEvent& event, AlertEntry& entry);
 
+// The end of an alert's life, and why; empty: because what it was for is over.
+void resolve(v1::Alert& alert, std::int64_t time_ms, const std::string& reason);
+
 // Adds to the trail, which keeps its beginning and what is newest.
 void note(v1::Alert& alert, std::int64_t time_ms, v1::AlertState state, std::string who, std::string what);
 
 // What holds for an alert.
 struct AlertRules {
-  bool page = true;
+  bool page = true;  // false unless an override says otherwise: of a run that was imported (domain::kImportedLabel)
   domain::Severity min_severity = domain::Severity::kNone;
   std::int64_t hold_ms = 0;
   std::int64_t repeat_ms = 0;

@@ -35,15 +35,20 @@ void add_rule_settings(domain::Thresholds& t, std::vector<Setting>& all) {
   const auto value = [&](const char* key, double& field, double max, const char* help) {
     all.push_back(real(std::string("rules.") + key, field, 0, max, help));
   };
-  const auto time = [&](const char* key, domain::TimeMs& field, const char* help) {
-    all.push_back({std::string("rules.") + key, "a duration from 1s to 7d", help,
-                   [&field](const std::string& text) {
+  const auto any_time = [&](const char* key, domain::TimeMs& field, const char* range, bool never, std::int64_t most,
+                            const char* help) {
+    all.push_back({std::string("rules.") + key, range, help,
+                   [&field, never, most](const std::string& text) {
                      const auto parsed = parse_duration(text);
-                     if (!parsed || *parsed < 1000 || *parsed > 604'800'000) return false;
+                     if (!parsed || *parsed > most || (*parsed < 1000 && !(never && *parsed == 0))) return false;
                      field = *parsed;
                      return true;
                    },
                    [&field] { return format_duration(field); }});
+  };
+  constexpr std::int64_t kDayMs = 86'400'000;
+  const auto time = [&](const char* key, domain::TimeMs& field, const char* help) {
+    any_time(key, field, "a duration from 1s to 7d", false, 7 * kDayMs, help);
   };
   all.push_back({"rules.off", "names of rules with commas between", "rules that find nothing, such as LossSpike, ScaleDrift",
                  [&t](const std::string& text) {
@@ -155,6 +160,8 @@ void add_rule_settings(domain::Thresholds& t, std::vector<Setting>& all) {
   time("ingest_lag", t.ingest_lag_ms, "IngestLag: reports wait so long to be stored");
   time("rank_lost_after", t.rank_lost_after_ms, "RankLost: silence of a rank");
   time("rank_alive_within", t.rank_alive_within_ms, "a rank seen within this still counts as alive");
+  any_time("run_gone_after", t.run_gone_after_ms, "a duration from 1s to 90d, or 0s", true, 90 * kDayMs,
+           "a run that is silent for so long is gone: its alerts resolve; 0s = they stay open until it is back");
 }
 
 }  // namespace scalewatch::app

@@ -33,6 +33,7 @@
 #include "server/app/version.h"
 #include "server/engine/engine.h"
 #include "server/engine/rule_book.h"
+#include "server/engine/snapshot.h"
 #include "server/history/clickhouse/feeder.h"
 #include "server/history/clickhouse/older.h"
 #include "server/history/clickhouse/shared.h"
@@ -81,6 +82,12 @@ metrics::StoreSample store_sample(history::SqliteStore& store, const std::filesy
   out.cache_hits = reads.hits;
   out.cache_misses = reads.misses;
   out.commits_lost = store.loss().commits_ever;
+  out.ballast_bytes = store.ballast().now;
+  out.ballast_wanted = store.ballast().wanted;
+  if (const std::uint64_t limit = store.retention().max_run_bytes(); limit > 0) {
+    out.run_limit_bytes = limit;
+    out.run_bytes = store.retention().run_bytes();
+  }
   if (feeder != nullptr) {
     const clickhouse::FeedStats feed = feeder->stats();
     out.shared = {feed.reachable, feed.thinning, feed.lag_seconds, feed.lag_bytes, feed.batches, feed.records, feed.errors};
@@ -185,14 +192,21 @@ struct Server::Impl {
   // Runs that ended before this start stay on /metrics for as long as is configured. They are for display: one that can't be
   // read is left out.
   void remember_ended() {
-    std::vector<std::shared_ptr<const v1::GetRunResponse>> ended;
+    std::vector<engine::RunShown> ended;
     const std::int64_t since = clock.wall_ms() - config.metrics.finished_for.count();
     try {
       for (const std::string& name : store->ended_since(since, config.metrics.max_runs)) {
         v1::GetRunRequest request;
         request.set_run(name);
         auto overview = std::make_shared<v1::GetRunResponse>();
-        if (history->get_run(request, *overview).ok()) ended.push_back(std::move(overview));
+        if (!history->get_run(request, *overview).ok()) continue;
+        std::shared_ptr<const engine::RunReadings> readings;
+        if (const auto snapshot = store->newest_snapshot(overview->run().run_uid())) {
+          if (auto then = engine::readings_in(snapshot->state)) {
+            readings = std::make_shared<const engine::RunReadings>(*std::move(then));
+          }
+        }
+        ended.push_back({std::move(overview), std::move(readings)});
       }
     } catch (const engine::StoreError& error) {
       log::warning("runs that ended lately are not on /metrics", {{"error", error.what()}});
@@ -348,7 +362,8 @@ struct Server::Impl {
             [this] { return phase == Phase::kReady ? &asked_history() : nullptr; },
             [this] { return phase == Phase::kReady ? &asked_alerts() : nullptr; },
             &gate,
-            [this](const std::string& run) { return name_of(run); }};
+            [this](const std::string& run) { return name_of(run); },
+            [this](const std::string& route, unsigned status, double seconds) { exporter.http_ended(route, status, seconds); }};
   }
   std::string name_of(const std::string& run) const {
     const auto row = store->find_run(run);

@@ -36,7 +36,8 @@ void persist_value(A& archive, T& value);
 class Writer {
  public:
   static constexpr bool kLoading = false;
-  Writer(std::uint32_t magic, std::uint32_t version) { (*this)(magic, version); }
+  Writer(std::uint32_t magic, std::uint32_t version) : version_(version) { (*this)(magic, version); }
+  [[nodiscard]] std::uint32_t version() const { return version_; }
   template <class... T>
   void operator()(T&&... values) {
     (persist_value(*this, values), ...);
@@ -54,13 +55,15 @@ class Writer {
   }
 
  private:
+  const std::uint32_t version_;
   std::string bytes_;
 };
 
 class Reader {
  public:
   static constexpr bool kLoading = true;
-  Reader(std::string_view bytes, std::uint32_t magic, std::uint32_t version) {
+  // Reads versions from `oldest` on, 0 being the newest alone; `persist` leaves out what they did not have.
+  Reader(std::string_view bytes, std::uint32_t magic, std::uint32_t version, std::uint32_t oldest = 0) {
     if (bytes.size() < 16) throw std::runtime_error("state is truncated");
     const std::string_view body = bytes.substr(0, bytes.size() - 8);
     std::uint64_t sum = 0;
@@ -68,14 +71,14 @@ class Reader {
     if (sum != fnv1a(body)) throw std::runtime_error("state is corrupt: its checksum does not match");
     rest_ = body;
     std::uint32_t found_magic = 0;
-    std::uint32_t found_version = 0;
-    (*this)(found_magic, found_version);
+    (*this)(found_magic, version_);
     if (found_magic != magic) throw std::runtime_error("state is of another kind");
-    if (found_version != version) {
-      throw std::runtime_error(std::string("state has version ") + std::to_string(found_version) + ", this program reads " +
+    if (version_ > version || version_ < (oldest == 0 ? version : oldest)) {
+      throw std::runtime_error(std::string("state has version ") + std::to_string(version_) + ", this program reads " +
                                std::to_string(version));
     }
   }
+  [[nodiscard]] std::uint32_t version() const { return version_; }
   template <class... T>
   void operator()(T&... values) {
     (persist_value(*this, values), ...);
@@ -98,6 +101,7 @@ class Reader {
 
  private:
   std::string_view rest_;
+  std::uint32_t version_ = 0;  // of the bytes
 };
 
 namespace archive_detail {

@@ -12,11 +12,15 @@
 #include <vector>
 
 #include "server/domain/attempt.h"
+#include "server/domain/attempt_counts.h"
 #include "server/domain/fields.h"
 #include "server/domain/policy.h"
 #include "server/domain/thresholds.h"
 
 namespace scalewatch::domain {
+
+// Of a run's state as bytes: since this version it has the counts of attempts.
+constexpr std::uint32_t kCountsVersion = 8;
 
 // What one rank lost for one cause.
 struct LossTally {
@@ -117,6 +121,8 @@ struct ScalerTrack {
 
   bool from_log = false;  // see RankJoined
 
+  std::optional<std::int32_t> told_hysteresis;  // newest that the scaler told of its own
+
   std::uint32_t declared_optimizers = 0;  // most that a rank said it has for this scaler
 
   std::optional<Rank> leader;  // lowest live rank that has this scaler
@@ -167,6 +173,7 @@ struct ScalerTrack {
       scale_min, growth_tracker, applied, skipped, partial, growths, consecutive_skips, optimizers, window, window_skipped,
       window_grew, unmoved_skips, largest_fall, credit, unexplained);
     a(replay, replay_started, rates_known, clean_known, hysteresis_known, changes);
+    if (a.version() >= kCountsVersion) a(told_hysteresis);
   }
 };
 
@@ -239,6 +246,7 @@ struct RunModel {
   std::uint64_t applied = 0;
   std::uint64_t skipped = 0;
   std::uint64_t partial = 0;
+  AttemptCounts counts;
   std::uint64_t passed = 0;                // applied attempts that a log only lets one count; in none of the above
   std::optional<std::int64_t> first_step;  // of the segment's first attempt seen
   std::int64_t last_step = 0;
@@ -275,6 +283,7 @@ struct RunModel {
     a(segment, segment_started, world_size, framework, compute_dtype, ranks, present, scalers, closed, newest, attempts,
       applied, skipped, partial, last_step, suspect_since, suspect_since_step, loss, grad_norm, lr, poisoned, masks, blames);
     a(first_step, now, from_log, segment_before, passed, unmasked);
+    if (a.version() >= kCountsVersion) a(counts);
   }
 };
 

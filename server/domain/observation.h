@@ -174,6 +174,10 @@ struct AttemptDigest {
   std::vector<ScalerInfo> declared{};              // all scalers that have shown so far; empty: as before
 };
 
+// A label of a run: "true" when it was read from a log after the fact. It is recorded, and nobody is told of what is found in
+// it.
+inline constexpr const char* kImportedLabel = "imported";
+
 // ---- inputs, in the order that the engine logs them -----------------------------------------------------------------
 
 // All ranks (re)started: attempts begin at 1 again. Resolves what is open from the segment before.
@@ -209,8 +213,8 @@ struct AttemptClosed {
   std::vector<Rank> missing;  // live ranks that had not reported
   TimeMs now = 0;
 };
-// Sent when a rank's silence crosses Thresholds::rank_lost_after_ms, comes back, or is still undecided, and now and then while
-// nobody reports.
+// Sent when a rank's silence crosses Thresholds::rank_lost_after_ms, comes back, or is still undecided, now and then while
+// nobody reports, and once when all were silent for run_gone_after_ms.
 struct Liveness {
   struct Seen {
     Rank rank = 0;

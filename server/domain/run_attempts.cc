@@ -62,6 +62,7 @@ void RunFold::close(JoinedAttempt& joined) {
   const RuleContext context{run_, thresholds_, sink_};
   for (Rule* rule : looking_.at_attempts) rule->on_attempt(closed, context);
 
+  run_.counts.add(joined, closed.outcome, closed.blame);
   switch (closed.outcome) {
     case AttemptOutcome::kApplied:
       ++run_.applied;

@@ -11,6 +11,17 @@ namespace scalewatch::domain {
 
 namespace {
 
+// Nobody of it was heard of for so long that nobody will be.
+bool is_gone(const Liveness& input, const Thresholds& thresholds) {
+  const auto heard = [&](const Liveness::Seen& seen) { return input.now - seen.last_seen < thresholds.run_gone_after_ms; };
+  return thresholds.run_gone_after_ms > 0 && std::none_of(input.ranks.begin(), input.ranks.end(), heard);
+}
+
+std::string silence_text(TimeMs silence) {
+  constexpr TimeMs kHour = 3'600'000;
+  return silence >= 2 * kHour ? std::to_string(silence / kHour) + " h" : std::to_string(silence / 1000) + " s";
+}
+
 std::optional<PastSegment> what_a_resume_needs(RunModel& run) {
   // A segment in which nothing was reported hides none before it.
   if (!run.first_step) return std::move(run.segment_before);
@@ -163,6 +174,11 @@ void RunFold::on(const AttemptClosed& input) {
 
 void RunFold::on(const Liveness& input) {
   const bool ended = all_silent(input, thresholds_);
+  if (ended && is_gone(input, thresholds_)) {
+    end();
+    sink_.resolve_all("the run is gone: nothing was heard of it for " + silence_text(thresholds_.run_gone_after_ms));
+    return;
+  }
   const bool alive = std::any_of(input.ranks.begin(), input.ranks.end(), [&](const Liveness::Seen& seen) {
     return input.now - seen.last_seen <= thresholds_.rank_alive_within_ms;
   });

@@ -8,8 +8,9 @@ namespace scalewatch::domain {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x4e555253;  // "SRUN"
-constexpr std::uint32_t kVersion =
-    7;  // 2: losses by cause; 3: replayed policies, the segment before; 4: logs; 5: late advice; 6: losses of 0; 7: unmasked
+// 2: losses by cause; 3: replayed policies, the segment before; 4: logs; 5: late advice; 6: losses of 0; 7: unmasked; 8: counts
+constexpr std::uint32_t kVersion = 8;
+constexpr std::uint32_t kOldest = 7;  // that is read
 
 }  // namespace
 
@@ -52,6 +53,7 @@ RunView RunState::view() const {
   view.applied = run.applied + run.passed;
   view.skipped = run.skipped;
   view.partial = run.partial;
+  view.counts = run.counts;
   view.last_step = run.last_step;
   view.loss = run.loss;
   view.grad_norm = run.grad_norm;
@@ -68,6 +70,7 @@ RunView RunState::view() const {
     scaler.consecutive_skips = track.consecutive_skips;
     scaler.calibrating = track.calibrating();
     scaler.skip_ratio = track.skip_ratio();
+    scaler.hysteresis = track.told_hysteresis;
   }
   for (const auto& [number, info] : run.ranks) {
     RankView& rank = view.ranks.emplace_back();
@@ -89,7 +92,7 @@ std::string RunState::save() const {
 
 void RunState::load(std::string_view bytes) {
   auto fresh = std::make_unique<Impl>(impl_->thresholds());
-  Reader reader(bytes, kMagic, kVersion);
+  Reader reader(bytes, kMagic, kVersion, kOldest);
   fresh->persist(reader);
   reader.finish();
   fresh->sink().resolve_off();

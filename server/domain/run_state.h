@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "server/domain/attempt_counts.h"
 #include "server/domain/finding.h"
 #include "server/domain/observation.h"
 #include "server/domain/thresholds.h"
@@ -30,8 +31,9 @@ struct ScalerView {
   std::uint64_t skipped = 0;
   std::uint64_t growths = 0;
   std::uint64_t consecutive_skips = 0;
-  bool calibrating = true;  // nothing applied yet
-  double skip_ratio = 0;    // of the last <= 200 attempts after calibration
+  bool calibrating = true;                 // nothing applied yet
+  double skip_ratio = 0;                   // of the last <= 200 attempts after calibration
+  std::optional<std::int32_t> hysteresis;  // newest that the scaler told of its own
 };
 
 struct LossView {
@@ -65,6 +67,7 @@ struct RunView {
   std::uint64_t applied = 0;  // closed attempts by outcome, over all scalers
   std::uint64_t skipped = 0;
   std::uint64_t partial = 0;
+  AttemptCounts counts;  // of closed attempts
   std::int64_t last_step = 0;
   std::optional<double> loss;
   std::optional<double> grad_norm;

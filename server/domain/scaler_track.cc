@@ -362,6 +362,7 @@ ScalerStep advance(ScalerTrack& track, const ScalerObservation& seen, const Rank
     if (!track.scale_min || *value < *track.scale_min) track.scale_min = value;
   }
   if (scaler.growth_tracker) track.growth_tracker = scaler.growth_tracker;
+  if (scaler.hysteresis) track.told_hysteresis = scaler.hysteresis;
   if (scaler.scale_before && (track.changes.empty() || track.changes.back().scale != *scaler.scale_before)) {
     track.changes.push_back({step, *scaler.scale_before});
     if (track.changes.size() > ScalerTrack::kMaxChanges) track.changes.pop_front();

@@ -110,11 +110,11 @@ void Sink::resolve(std::string_view rule, const std::string& subject, const std:
   open_.erase(found);
 }
 
-void Sink::resolve_all() {
+void Sink::resolve_all(const std::string& reason) {
   for (auto& [key, entry] : open_) {
     entry.finding.open = false;
     entry.finding.last_time = now_;
-    tell(entry, FindingEvent::Change::kResolved);
+    tell(entry, FindingEvent::Change::kResolved, reason);
   }
   open_.clear();
 }

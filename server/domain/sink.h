@@ -44,7 +44,7 @@ class Sink {
   void raise(Draft draft);
   // `reason`: see FindingEvent.
   void resolve(std::string_view rule, const std::string& subject, const std::string& reason = {});
-  void resolve_all();
+  void resolve_all(const std::string& reason = {});
   // Before thresholds change: says what is not said yet, for its words refer to them.
   void say_all();
   // What rules found before they were turned off.

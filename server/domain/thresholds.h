@@ -144,6 +144,8 @@ struct Thresholds {
   // RankLost, EndedWithoutGoodbye
   TimeMs rank_lost_after_ms = 60'000;
   TimeMs rank_alive_within_ms = 15'000;  // a rank seen within this still beats
+  // A run of which nothing was heard for so long is gone: what is open of it resolves. 0 = it stays open until the run is back.
+  TimeMs run_gone_after_ms = 24LL * 3600 * 1000;
 
   bool operator==(const Thresholds&) const = default;
 };

@@ -32,6 +32,8 @@ constexpr int kIdleTicks = 10;               // a quiet run is looked at once a 
 constexpr std::int64_t kQuietMs = 5'000;     // without input for this long, a run is quiet
 constexpr std::int64_t kForgetMs = 600'000;  // an ended run leaves memory this long after its last input
 constexpr std::size_t kMaxLoadedAtStart = 10'000;
+constexpr std::int64_t kGoneEveryMs = 60'000;  // how often runs that are lost are looked at
+constexpr std::size_t kMaxLost = 1'000;        // of them at a time
 
 std::string make_uid() {
   std::random_device random;
@@ -80,6 +82,7 @@ struct Engine::Impl final : StreamHost {
   std::shared_ptr<RunHandle> load(const RunRow& row);  // the same
   std::shared_ptr<RunHandle> in_memory(const std::string& name_or_uid);
   void load_running();
+  void look_for_gone();
   void after_commit();
   void resume_waiting();
   void arm_timer();
@@ -111,6 +114,7 @@ struct Engine::Impl final : StreamHost {
   CommitPipeline pipeline;
   asio::steady_timer timer;
   int ticks = 0;
+  std::optional<std::int64_t> gone_looked_ms;  // steady clock; the timer's
   std::atomic<bool> stopping{false};
   std::once_flag stopped;
 };
@@ -203,6 +207,29 @@ void Engine::Impl::load_running() {
   }
 }
 
+// A lost run leaves memory with what is open of it; when it is gone for good it comes back, to be told so (see Run::tick).
+void Engine::Impl::look_for_gone() {
+  const std::int64_t steady = engine_clock.steady_ms();
+  if (gone_looked_ms && steady - *gone_looked_ms < kGoneEveryMs) return;
+  gone_looked_ms = steady;
+  const std::int64_t now = engine_clock.wall_ms();
+  try {
+    for (const RunRow& row : store.list_lost(kMaxLost)) {
+      v1::GetRunResponse stored;
+      if (!stored.ParseFromString(row.overview) || stored.run().instance() != engine_options.instance) continue;
+      std::int64_t seen = row.last_report_ms;
+      for (const v1::RankSummary& rank : stored.ranks()) seen = std::max(seen, rank.last_seen_ms());
+      const std::int64_t after = rules.of(row.name).run_gone_after_ms;
+      if (after == 0 || now - seen < after) continue;
+      std::lock_guard lock(runs_mutex);
+      if (stopping || runs.contains(row.name) || runs.size() >= engine_options.max_runs) continue;
+      load(row)->run->note_silence(row);
+    }
+  } catch (const StoreError& error) {
+    spdlog::warn("runs that are lost were not looked at: {}", error.what());
+  }
+}
+
 // ---- commits, room, timers ------------------------------------------------------------------------------------------
 
 void Engine::Impl::after_commit() {
@@ -242,6 +269,7 @@ void Engine::Impl::on_tick() {
     }
   }
   if (!all) return;
+  look_for_gone();
   std::lock_guard lock(streams_mutex);
   std::erase_if(streams, [](const auto& stream) { return stream.expired(); });
 }

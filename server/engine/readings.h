@@ -8,10 +8,11 @@
 #include <vector>
 
 #include "cuda/record/record.h"
+#include "server/domain/attempt_counts.h"
 
 namespace scalewatch::engine {
 
-inline constexpr std::size_t kRoles = static_cast<std::size_t>(Role::kBuffer) + 1;  // an index by Role
+using domain::kRoles;
 
 // A tensor and log2(largest finite value of its format / largest magnitude), of values as they were stored.
 struct TensorReading {
@@ -30,6 +31,8 @@ struct RoleReading {
   double non_zero = 0;
   double under = 0;
   std::optional<double> worst_under;  // largest share of one tensor; absent: no tensor of a narrow format was measured
+
+  bool operator==(const RoleReading&) const = default;
 };
 
 // What a rank's newest reports say of its tensors.
@@ -38,25 +41,20 @@ struct RankReading {
   std::vector<TensorReading> tensors;  // with the least headroom, in no order
 };
 
-// What was non-finite first at a skipped attempt, in the order that values flow.
-enum class SkipReason : std::uint8_t { kParameter, kInput, kLoss, kActivation, kActivationGradient, kGradient, kUnknown };
-inline constexpr std::size_t kSkipReasons = static_cast<std::size_t>(SkipReason::kUnknown) + 1;
-
-// Of a run. Counts are of the newest segment, since this server knows it.
+// Of a run's newest segment.
 struct RunReadings {
   struct Scaler {
     std::optional<std::int32_t> hysteresis;  // newest told; absent: none
     std::optional<double> floor;             // of its policy; absent: nothing stops the scale
+    bool operator==(const Scaler&) const = default;
   };
   std::vector<Scaler> scalers;  // as the overview numbers them
   std::optional<double> gradient_norm;
   std::array<RoleReading, kRoles> roles;
-  std::vector<TensorReading> tensors;                       // over all ranks, least headroom first
-  std::array<std::uint64_t, kRoles> non_finite_elements{};  // by role; masks left out
-  std::array<std::uint64_t, kRoles> non_finite_attempts{};
-  std::uint64_t non_finite_losses = 0;  // attempts
-  std::array<std::uint64_t, kSkipReasons> skips{};
-  std::uint64_t non_finite_applied = 0;  // attempts applied although a gradient was non-finite
+  std::vector<TensorReading> tensors;  // over all ranks, least headroom first
+  domain::AttemptCounts counts;
+
+  bool operator==(const RunReadings&) const = default;
 };
 
 }  // namespace scalewatch::engine

@@ -109,9 +109,10 @@ constexpr std::array kFields = {
     Field{"ingest_lag_ms", &Thresholds::ingest_lag_ms},
     Field{"rank_lost_after_ms", &Thresholds::rank_lost_after_ms},
     Field{"rank_alive_within_ms", &Thresholds::rank_alive_within_ms},
+    Field{"run_gone_after_ms", &Thresholds::run_gone_after_ms},
 };
 // A field that is not listed above would be lost with a restart. This is a reminder, on the platform that all build on.
-static_assert(sizeof(void*) != 8 || sizeof(Thresholds) == 592, "list the new field of Thresholds in kFields");
+static_assert(sizeof(void*) != 8 || sizeof(Thresholds) == 600, "list the new field of Thresholds in kFields");
 
 }  // namespace
 

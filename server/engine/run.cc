@@ -306,9 +306,7 @@ void Run::take(RankSlot& slot, TakenReport report, OnDurable on_durable) {
   if (slot.segment == segment_) {
     if (!row.retrospective) {
       slot.newest_attempt = std::max(slot.newest_attempt, row.attempt);
-      const bool open = closer_.note(row.attempt, slot.rank, last_input_ms_);
-      meter_.take(report.digest, open);
-      if (open) {
+      if (closer_.note(row.attempt, slot.rank, last_input_ms_)) {
         note_summary(row);
       } else {
         ++services_.counters.reports_late;
@@ -361,6 +359,8 @@ void Run::leave(RankSlot& slot, const std::string& reason, OnDurable on_durable)
   overview_ms_ = 0;
   stage_overview(staged.batch);
   publish_readings(true);
+  // What is shown of it once it has ended, also by a server that starts later.
+  if (status() == v1::RUN_STATUS_FINISHED) stage_snapshot(staged.batch);
   submit(std::move(staged));
 }
 
@@ -421,7 +421,7 @@ void Run::apply(const domain::Input& input, const std::optional<Incarnation>& in
     joiners_until_ms_ = services_.clock.steady_ms() + kJoinMs;
     closer_.reset();
     summaries_.clear();
-    meter_.reset();
+    restored_.reset();
     v1::SegmentSummary& segment = segments_.emplace_back();
     segment.set_segment(segment_);
     segment.set_started_ms(opened->now);
@@ -438,7 +438,6 @@ void Run::apply(const domain::Input& input, const std::optional<Incarnation>& in
     }
   } else if (const auto* closed = std::get_if<domain::AttemptClosed>(&input)) {
     closer_.close(closed->attempt);
-    meter_.close(closed->attempt);
     summaries_.erase(summaries_.begin(), summaries_.upper_bound(closed->attempt));
   } else if (const auto* changed = std::get_if<domain::RulesChanged>(&input); changed != nullptr && !changed->rank) {
     rules_ = changed->rules;
@@ -550,6 +549,7 @@ void Run::check_liveness() {
   bool changed = false;
   bool any_silent = false;
   bool all_silent = true;
+  bool gone = rules_->run_gone_after_ms > 0;
   for (auto& [rank, slot] : slots_) {
     if (slot->segment != segment_ || slot->left) continue;
     const std::int64_t silence = silence_of(*slot, now);
@@ -557,11 +557,14 @@ void Run::check_liveness() {
     changed = changed || silent != slot->reported_silent;
     any_silent = any_silent || silent;
     all_silent = all_silent && silent;
+    gone = gone && silence >= rules_->run_gone_after_ms;
     input.ranks.push_back({rank, wall - silence, is_here(*slot, now), static_cast<domain::Phase>(slot->phase.load())});
   }
   const bool undecided = any_silent && !all_silent && now - liveness_ms_ >= kLivenessRepeatMs;
   const bool quiet = !all_silent && now - reported_ms_ >= rules_->stalled_after_ms && now - liveness_ms_ >= kQuietRepeatMs;
-  if (input.ranks.empty() || (!changed && !undecided && !quiet)) return;
+  const bool news = gone && !gone_told_;
+  if (input.ranks.empty() || (!changed && !undecided && !quiet && !news)) return;
+  gone_told_ = gone;
   for (auto& [rank, slot] : slots_) {
     if (slot->segment == segment_ && !slot->left) slot->reported_silent = silence_of(*slot, now) >= lost_after;
   }
@@ -570,6 +573,18 @@ void Run::check_liveness() {
   Staged staged;
   log(std::move(input), nullptr, staged);
   submit(std::move(staged));
+}
+
+void Run::note_silence(const RunRow& row) {
+  v1::GetRunResponse stored;
+  if (!stored.ParseFromString(row.overview)) return;
+  const std::int64_t now = services_.clock.steady_ms();
+  const std::int64_t wall = services_.clock.wall_ms();
+  for (const v1::RankSummary& rank : stored.ranks()) {
+    const auto slot = slots_.find(rank.rank());
+    if (slot == slots_.end() || slot->second->connected) continue;
+    slot->second->last_seen_ms = now - std::max<std::int64_t>(wall - rank.last_seen_ms(), 0);
+  }
 }
 
 void Run::check_lag() {

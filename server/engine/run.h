@@ -24,7 +24,6 @@
 #include "server/engine/rank_slot.h"
 #include "server/engine/readings.h"
 #include "server/engine/rule_book.h"
-#include "server/engine/run_meter.h"
 #include "server/engine/shared_tables.h"
 
 namespace scalewatch::engine {
@@ -91,6 +90,10 @@ class Run {
 
   // Looks how far its clients' reports are replicated, and tells them.
   void note_replicated();
+
+  // Of a run that is lost and was read back to see whether it is gone for good: since when its ranks are silent, as `row` has
+  // it.
+  void note_silence(const RunRow& row);
 
   // Timers: closing by time, liveness, snapshots, overviews. Cheap when nothing is due.
   void tick();
@@ -197,7 +200,7 @@ class Run {
   std::map<domain::Rank, std::shared_ptr<RankSlot>> slots_;  // newest incarnation of each rank, of any segment
   std::vector<v1::SegmentSummary> segments_;                 // the newest kMaxSegments
   std::map<domain::Attempt, v1::AttemptSummary> summaries_;  // of open attempts, for the tail
-  RunMeter meter_;
+  std::shared_ptr<const RankReading> restored_;              // of before this server began, for as long as no rank has told
 
   // What recovery could not read; empty afterwards.
   struct Unreadable {
@@ -216,6 +219,7 @@ class Run {
   std::int64_t reported_ms_ = 0;                // steady clock: newest report, or since_ms_
   std::int64_t lag_ms_ = 0;                     // steady clock: when the domain was last told; 0 = all was well then
   std::int64_t liveness_ms_ = 0;                // steady clock: when the domain was last told
+  bool gone_told_ = false;                      // that the run is gone
   std::atomic<std::int64_t> last_input_ms_{0};  // steady clock
   bool readings_dirty_ = false;
   std::int64_t readings_ms_ = 0;  // steady clock

@@ -155,20 +155,26 @@ RunReadings Run::make_readings() const {
   RunReadings out;
   for (const domain::ScalerView& scaler : view.scalers) {
     const auto policy = domain::make_policy(scaler.info.policy, scaler.info.parameters);
-    out.scalers.push_back({{}, policy ? policy->floor() : std::nullopt});
+    out.scalers.push_back({scaler.hysteresis, policy ? policy->floor() : std::nullopt});
   }
   out.gradient_norm = view.grad_norm;
-  meter_.tell(out);
+  out.counts = view.counts;
   // Over ranks that hold the same tensor, the worst.
   std::map<std::pair<Role, std::string_view>, double> tensors;
-  for (const auto& [rank, slot] : slots_) {
-    if (slot->segment != segment_ || !slot->reading) continue;
-    for (std::size_t i = 0; i < kRoles; ++i) merge(slot->reading->roles.at(i), out.roles.at(i));
-    for (const TensorReading& tensor : slot->reading->tensors) {
+  const auto take = [&](const RankReading& reading) {
+    for (std::size_t i = 0; i < kRoles; ++i) merge(reading.roles.at(i), out.roles.at(i));
+    for (const TensorReading& tensor : reading.tensors) {
       const auto [it, fresh] = tensors.try_emplace({tensor.role, tensor.name}, tensor.headroom);
       if (!fresh) it->second = std::min(it->second, tensor.headroom);
     }
+  };
+  bool any = false;
+  for (const auto& [rank, slot] : slots_) {
+    if (slot->segment != segment_ || !slot->reading) continue;
+    any = true;
+    take(*slot->reading);
   }
+  if (!any && restored_) take(*restored_);
   for (const auto& [key, headroom] : tensors) out.tensors.push_back({std::string(key.second), key.first, headroom});
   std::stable_sort(out.tensors.begin(), out.tensors.end(),
                    [](const TensorReading& a, const TensorReading& b) { return a.headroom < b.headroom; });

@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "server/engine/hello.h"
+#include "server/engine/readings_codec.h"
 #include "server/engine/report_codec.h"
 #include "server/engine/rules_codec.h"
 #include "server/engine/run.h"
@@ -43,6 +44,7 @@ std::string Run::save_state() const {
            {"labels", context_.labels},
            {"rules", encode_rules(*rules_)},
            {"domain", binary(state_.save())},
+           {"readings", encode_readings(make_readings())},
            {"last_closed", closer_.last_closed()},
            {"segments", json::array()},
            {"open", json::array()},
@@ -78,6 +80,14 @@ std::uint64_t log_needed_after(const std::string& state) try {
   return 0;
 }
 
+std::optional<RunReadings> readings_in(const std::string& state) try {
+  const json in = json::from_cbor(state);
+  if (!in.contains("readings")) return std::nullopt;
+  return decode_readings(in.at("readings"));
+} catch (const json::exception&) {
+  return std::nullopt;
+}
+
 bool Run::load_state(const std::string& bytes, const SlotIndex& index) try {
   const json in = json::from_cbor(bytes);
   const int version = in.at("version");
@@ -90,6 +100,10 @@ bool Run::load_state(const std::string& bytes, const SlotIndex& index) try {
   if (in.contains("rules")) rules_ = std::make_shared<const domain::Thresholds>(decode_rules(in.at("rules")));
   state_ = domain::RunState(*rules_);
   state_.load(text_of(in.at("domain")));
+  if (in.contains("readings")) {
+    RunReadings before = decode_readings(in.at("readings"));
+    restored_ = std::make_shared<const RankReading>(RankReading{before.roles, std::move(before.tensors)});
+  }
   for (const auto& segment : in.at("segments")) {
     v1::SegmentSummary& to = segments_.emplace_back();
     to.set_segment(segment.at(0));
@@ -227,6 +241,7 @@ void Run::start_over(const RunRow& row, const SlotIndex& index) {
     if (!newest || newest->order < slot->order) newest = slot;
   }
   Staged staged;
+  services_.outbox.resolve_all(context_, "what was known of the run can't be read any more", staged.batch);
   const std::int64_t now = services_.clock.wall_ms();
   log(domain::SegmentOpened{segment_, now}, nullptr, staged);
   for (const auto& [rank, slot] : slots_) {

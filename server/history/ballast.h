@@ -1,8 +1,9 @@
 // Room on the disk that is kept for alerts: a file, `ballast`, that is given up when the disk is full.
 //
-// Not thread-safe.
+// Not thread-safe, but for what says so.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 
@@ -17,6 +18,8 @@ class Ballast {
   bool give();
   // That it was given, and is not back.
   [[nodiscard]] bool given() const { return given_; }
+  // Bytes that are kept now. Any thread.
+  [[nodiscard]] std::uint64_t kept() const { return there_ ? bytes_ : 0; }
   // Takes the room back once there is twice as much; false while there is not.
   bool take_back();
 
@@ -26,7 +29,7 @@ class Ballast {
 
   const std::filesystem::path file_;
   const std::uint64_t bytes_;
-  bool there_ = false;
+  std::atomic<bool> there_{false};
   bool given_ = false;
 };
 

@@ -164,13 +164,25 @@ std::optional<Retention::Task> Retention::choose_run_size() {
     Query query(reader_, "SELECT id, uid, name FROM runs");
     while (query.step()) runs.push_back({query.i64(0), query.bytes(1), query.bytes(2)});
   }
+  std::optional<Task> over;
+  std::map<std::string, std::uint64_t, std::less<>> told;
   for (auto& task : runs) {
-    if (is_pinned(task.name) || chunk_bytes(task.run) <= static_cast<std::int64_t>(options_.max_run_bytes)) continue;
-    if (!has_whole_stretch(task.run, UINT64_MAX)) continue;
+    if (is_pinned(task.name)) continue;
+    const std::int64_t bytes = chunk_bytes(task.run);
+    told[task.name] = static_cast<std::uint64_t>(std::max<std::int64_t>(bytes, 0));
+    if (over || bytes <= static_cast<std::int64_t>(options_.max_run_bytes) || !has_whole_stretch(task.run, UINT64_MAX))
+      continue;
     task.quota = true;
-    return task;
+    over = task;
   }
-  return std::nullopt;
+  std::lock_guard lock(told_mutex_);
+  told_ = std::move(told);
+  return over;
+}
+
+std::map<std::string, std::uint64_t, std::less<>> Retention::run_bytes() const {
+  std::lock_guard lock(told_mutex_);
+  return told_;
 }
 
 std::optional<std::int64_t> Retention::oldest_stretch(std::int64_t run, std::uint64_t below) {

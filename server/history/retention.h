@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -42,6 +43,9 @@ class Retention {
   void press(bool on) { pressed_ = on; }
   // Bytes of chunks that went for it so far. Any thread.
   [[nodiscard]] std::uint64_t pressed_out() const { return pressed_out_; }
+  // What runs take of max_run_bytes, by name, as of the newest look; pinned ones have no limit. Any thread.
+  [[nodiscard]] std::map<std::string, std::uint64_t, std::less<>> run_bytes() const;
+  [[nodiscard]] std::uint64_t max_run_bytes() const { return options_.max_run_bytes; }  // any thread; 0 = no limit
   // Removes a run with all that is of it, whatever the limits say; false when nothing of it is left. Call until then.
   bool remove_run(std::int64_t run, const std::string& uid) { return remove({run, uid, {}, true}); }
 
@@ -91,6 +95,8 @@ class Retention {
   Connection reader_;
   std::vector<std::string> pinned_;
   std::map<std::int64_t, Size> sizes_;  // by run; only with max_run_bytes
+  mutable std::mutex told_mutex_;
+  std::map<std::string, std::uint64_t, std::less<>> told_;  // see run_bytes()
   std::optional<Task> task_;
   std::int64_t begun_ = -1;  // the stretch that is being thinned
   std::optional<std::int64_t> looked_ms_;

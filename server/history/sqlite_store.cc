@@ -200,6 +200,15 @@ std::optional<engine::RunRow> SqliteStore::find_run(const std::string& name_or_u
   return std::move(run->row);
 }
 
+std::vector<engine::RunRow> SqliteStore::list_lost(std::size_t limit) {
+  ReadPool::Lease lease(readers_, ReadPool::Limit::kNone);
+  Query query(*lease, select_runs("WHERE status = ? AND worst_open > 0 ORDER BY last_report_ms, id LIMIT ?"),
+              static_cast<int>(v1::RUN_STATUS_LOST), limit);
+  std::vector<engine::RunRow> rows;
+  while (query.step()) rows.push_back(read_run(query).row);
+  return rows;
+}
+
 std::vector<engine::RunRow> SqliteStore::list_running(std::size_t limit) {
   constexpr int kRunning = 1;  // v1.RUN_STATUS_RUNNING
   ReadPool::Lease lease(readers_, ReadPool::Limit::kNone);

@@ -54,6 +54,7 @@ class SqliteStore : public engine::HistoryStore, public engine::OutboxStore, pub
   bool commit_alerts(const engine::CommitBatch& batch) override;
   std::optional<engine::RunRow> find_run(const std::string& name_or_uid) override;
   std::vector<engine::RunRow> list_running(std::size_t limit) override;
+  std::vector<engine::RunRow> list_lost(std::size_t limit) override;
   std::vector<engine::IncarnationRow> incarnations(const std::string& run_uid) override;
   std::vector<engine::TableRow> tables(const std::string& run_uid, std::uint32_t rank,
                                        const engine::Incarnation& incarnation) override;
@@ -86,6 +87,13 @@ class SqliteStore : public engine::HistoryStore, public engine::OutboxStore, pub
 
   // What was durable and is not here any more, as found when it was opened. Any thread.
   [[nodiscard]] const StoreLoss& loss() const;
+
+  // Room that is kept for alerts on a full disk, now and as configured, bytes. Any thread.
+  struct Kept {
+    std::uint64_t now = 0;
+    std::uint64_t wanted = 0;
+  };
+  [[nodiscard]] Kept ballast() const { return {ballast_.kept(), options_.ballast_bytes}; }
 
   // Names of runs that have ended and whose newest report is of `since_ms` or later, newest first.
   std::vector<std::string> ended_since(std::int64_t since_ms, std::size_t limit);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "server/http/ask.h"
+
 namespace scalewatch::http {
 namespace {
 
@@ -15,7 +17,7 @@ engine::Status AttemptTimes::open(std::uint32_t segment) {
   request.set_segment(segment);
   request.set_summary_only(true);
   v1::GetAttemptResponse response;
-  const engine::Status status = history_.get_attempt(request, response);
+  const engine::Status status = ask(history_, &engine::HistoryApi::get_attempt, request, response);
   if (status.ok()) {
     segment_ = response.attempt().segment();
     newest_ = response.attempt().attempt();
@@ -31,7 +33,10 @@ std::optional<AttemptTimes::Knot> AttemptTimes::read(std::uint64_t attempt) {
   request.set_summary_only(true);
   request.set_or_next(true);
   v1::GetAttemptResponse response;
-  if (!history_.get_attempt(request, response).ok()) return std::nullopt;
+  if (!status_.ok()) return std::nullopt;
+  const engine::Status status = ask(history_, &engine::HistoryApi::get_attempt, request, response);
+  if (!status.ok() && status.code != engine::Status::kNotFound) status_ = status;
+  if (!status.ok()) return std::nullopt;
   return Knot{response.attempt().attempt(), response.attempt().time_ms()};
 }
 

@@ -23,6 +23,9 @@ class AttemptTimes {
   [[nodiscard]] std::uint64_t newest() const { return newest_; }    // attempt
   [[nodiscard]] std::uint32_t segment() const { return segment_; }  // from 1
 
+  // Whether all that was asked for since could be read; when it could not, nothing else is to be believed.
+  [[nodiscard]] const engine::Status& status() const { return status_; }
+
   // The first attempt at or after a time (Unix milliseconds); absent when all are before it.
   std::optional<std::uint64_t> first_since(std::int64_t time_ms);
 
@@ -37,13 +40,14 @@ class AttemptTimes {
     std::uint64_t attempt = 0;
     std::int64_t time_ms = 0;
   };
-  // The first stored attempt from this one on.
+  // The first stored attempt from this one on; none after a failure.
   std::optional<Knot> read(std::uint64_t attempt);
 
   engine::HistoryApi& history_;
   std::string run_;
   std::uint32_t segment_ = 0;
   std::uint64_t newest_ = 0;
+  engine::Status status_;
   std::vector<Knot> knots_;  // by attempt, distinct
 };
 

@@ -2,6 +2,7 @@
 
 #include <boost/asio/post.hpp>
 
+#include <chrono>
 #include <exception>
 #include <utility>
 
@@ -15,6 +16,8 @@ constexpr const char* kOthersName =
     "set "
     "that to the name in this request's Host";
 
+const std::string kNoRoute = "none";
+
 Response busy(const std::string& why) {
   Response response = error_response(503, why);
   response.headers.emplace_back("Retry-After", "1");
@@ -23,12 +26,13 @@ Response busy(const std::string& why) {
 
 }  // namespace
 
-Dispatcher::Dispatcher(const Options& options, Router router, auth::Gate* gate)
+Dispatcher::Dispatcher(const Options& options, Router router, const Sources& sources)
     : max_queries_(options.api_threads + options.api_queue),
       max_unsent_bytes_(options.max_unsent_bytes),
       public_host_(options.own_names_only ? std::optional(options.public_host) : std::nullopt),
       router_(std::move(router)),
-      gate_(gate),
+      gate_(sources.gate),
+      answered_(sources.answered),
       pool_(options.api_threads) {}
 
 Dispatcher::~Dispatcher() {
@@ -80,11 +84,18 @@ std::optional<Response> Dispatcher::admit(const Route& route, const Request& req
 }
 
 void Dispatcher::dispatch(std::shared_ptr<const Request> request, std::function<void(Answer)> done) {
+  auto match = std::make_shared<Router::Match>(router_.match(*request));
+  if (answered_) {
+    done = [this, match, begun = std::chrono::steady_clock::now(), done = std::move(done)](Answer answer) {
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
+      answered_(match->route == nullptr ? kNoRoute : match->route->pattern, answer.response.status, took.count());
+      done(std::move(answer));
+    };
+  }
   if (public_host_ && !is_own_name(request->host, *public_host_)) {
     refused(auth::Refusal::kRequest);
     return done(answer(error_response(421, kOthersName)));
   }
-  auto match = std::make_shared<Router::Match>(router_.match(*request));
   if (match->route == nullptr) return done(answer(std::move(match->error)));
   auth::Caller caller;
   auth::Permit permit;

@@ -22,8 +22,8 @@ struct Answer {
 
 class Dispatcher {
  public:
-  // `gate` lets callers in; null: everybody is.
-  Dispatcher(const Options& options, Router router, auth::Gate* gate = nullptr);
+  // Of the sources only those that have to do with every request: who is let in, and who is told of answers.
+  Dispatcher(const Options& options, Router router, const Sources& sources = {});
   ~Dispatcher();  // drops what waits, waits for what runs
 
   // Calls `done` once, from this thread or one of the pool; not at all when the dispatcher is stopped first.
@@ -49,6 +49,7 @@ class Dispatcher {
   const std::optional<std::string> public_host_;  // nothing: any name will do
   const Router router_;
   auth::Gate* const gate_;
+  const decltype(Sources::answered) answered_;
   const std::shared_ptr<Counters> counters_ = std::make_shared<Counters>();
   boost::asio::thread_pool pool_;
 };

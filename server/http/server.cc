@@ -53,7 +53,7 @@ Router make_router(const Sources& sources) {
 
 struct Server::Impl {
   Impl(const Options& opts, const Sources& sources)
-      : options(opts), dispatcher(options, make_router(sources), sources.gate), acceptor(io), retry(io), look(io) {
+      : options(opts), dispatcher(options, make_router(sources), sources), acceptor(io), retry(io), look(io) {
     if (options.certificates) look_at_certificates();
     const std::string where = options.address + ":" + std::to_string(options.port);
     boost::system::error_code error;

@@ -45,6 +45,9 @@ struct Sources {
   std::function<engine::AlertsApi*()> alerts;    // null = not now (503)
   auth::Gate* gate = nullptr;                    // lets callers in; null: everybody may do everything
   auth::NameOfRun name_of{};                     // needed with a gate; asked only while history is not null
+  // Told of every answer: the pattern of its route ("none": nothing is there), its status, and what it took since the request
+  // had come; null: nobody wants to know.
+  std::function<void(const std::string& route, unsigned status, double seconds)> answered{};
 };
 
 class Server {

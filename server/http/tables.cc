@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "server/http/ask.h"
 #include "server/http/table_rows.h"
 
 namespace scalewatch::http {
@@ -78,17 +79,6 @@ bool narrow(RequestMessage& request, const Period& period, AttemptTimes& times) 
   return range.last() == 0 || range.first() <= range.last();
 }
 
-// Asks again at once when the history was too busy: what the first try read is in the cache, so the second is faster. A panel
-// shows an error until the dashboard's next refresh, however short the fault was.
-template <class RequestMessage, class ResponseMessage>
-Status ask(HistoryApi& history, Status (HistoryApi::*function)(const RequestMessage&, ResponseMessage&),
-           const RequestMessage& request, ResponseMessage& response) {
-  Status status = (history.*function)(request, response);
-  if (status.code != Status::kUnavailable) return status;
-  response.Clear();
-  return (history.*function)(request, response);
-}
-
 // A table whose rows belong to attempts.
 template <class RequestMessage, class ResponseMessage>
 Handler attempts_table(const ApiSources& sources, Status (HistoryApi::*function)(const RequestMessage&, ResponseMessage&),
@@ -103,12 +93,15 @@ Handler attempts_table(const ApiSources& sources, Status (HistoryApi::*function)
     AttemptTimes times(history, request.run());
     Status status = times.open(request.range().segment());
     if (!status.ok()) return refusal(status);
-    if (!narrow(request, period, times)) return answer(Rows::array());
+    const bool any = narrow(request, period, times);
+    if (!times.status().ok()) return refusal(times.status());
+    if (!any) return answer(Rows::array());
     ResponseMessage response;
     status = ask(history, function, request, response);
     if (!status.ok()) return refusal(status);
     times.learn(std::max<std::uint64_t>(request.range().first(), 1),
                 request.range().last() == 0 ? times.newest() : request.range().last());
+    if (!times.status().ok()) return refusal(times.status());
     return answer(rows_of(response, times));
   };
 }

@@ -27,11 +27,11 @@ constexpr std::array<Metric, static_cast<std::size_t>(Id::kCount)> kMetrics = {{
     {Id::kAttempts, "scalewatch_attempts_total", kCounter, "attempts", "run,outcome",
      "Closed attempts of the run's newest segment, by outcome (applied, skipped, partial); starts again with a segment."},
     {Id::kSkips, "scalewatch_skips_total", kCounter, "attempts", "run,reason",
-     "Attempts that a scaler skipped, by what was non-finite first in the order that values flow: parameter (buffers and "
+     "Closed attempts that were skipped, by what was non-finite first in the order that values flow: parameter (buffers and "
      "optimizer state too), input, loss, activation, activation_gradient, gradient, or unknown (no tensor was measured so). "
-     "Starts again with a segment or the server."},
+     "Starts again with a segment."},
     {Id::kNonFiniteApplied, "scalewatch_non_finite_applied_attempts_total", kCounter, "attempts", "run",
-     "Attempts that were applied although a gradient was non-finite. Starts again with a segment or the server."},
+     "Attempts that were applied although a gradient was non-finite. Starts again with a segment."},
     {Id::kLoss, "scalewatch_loss", kGauge, "", "run", "Newest loss of the run; NaN and infinities are kept."},
     {Id::kGradientNorm, "scalewatch_gradient_norm", kGauge, "", "run",
      "Newest gradient norm that the trainer told, as it told it; absent when it tells none."},
@@ -77,12 +77,10 @@ constexpr std::array<Metric, static_cast<std::size_t>(Id::kCount)> kMetrics = {{
     {Id::kNonFiniteElements, "scalewatch_non_finite_elements_total", kCounter, "elements", "run,role",
      "NaN and infinite elements that ranks reported, by role; -Inf in an activation that had such a mask from the start is "
      "left "
-     "out. Of more than 64 such tensors in a report, the first 64 in the order that values flow. Starts again with a segment "
-     "or "
-     "the server."},
+     "out. Of more than 64 such tensors in a report, the first 64 in the order that values flow. Starts again with a segment."},
     {Id::kNonFiniteAttempts, "scalewatch_non_finite_attempts_total", kCounter, "attempts", "run,role",
      "Attempts at which some rank had a non-finite tensor of the role, or a non-finite loss (role loss). Starts again with a "
-     "segment or the server."},
+     "segment."},
     {Id::kTensorHeadroom, "scalewatch_tensor_headroom_octaves", kGauge, "octaves", "run,tensor,role",
      "Headroom of the metrics.top_tensors tensors that have the least, when each was last measured. A tensor takes the place "
      "of "
@@ -146,6 +144,17 @@ constexpr std::array<Metric, static_cast<std::size_t>(Id::kCount)> kMetrics = {{
     {Id::kHistorySize, "scalewatch_history_size_bytes", kGauge, "bytes", "file",
      "Size of the history: database, and wal (committed, not in the database yet)."},
     {Id::kDiskFree, "scalewatch_history_disk_free_bytes", kGauge, "bytes", "", "Free for scalewatchd on the disk of data_dir."},
+    {Id::kBallast, "scalewatch_history_ballast_bytes", kGauge, "bytes", "",
+     "Room on the disk that is kept for alerts and given up when it is full; 0 once it was given up, or could not be had."},
+    {Id::kBallastWanted, "scalewatch_history_ballast_wanted_bytes", kGauge, "bytes", "",
+     "How much room is to be kept so; 0 = none."},
+    {Id::kRunHistory, "scalewatch_run_history_bytes", kGauge, "bytes", "run",
+     "What the stored statistics of a run take, as of the newest look (once a minute); absent without history.max_run_size, "
+     "and for runs "
+     "that are pinned."},
+    {Id::kRunHistoryLimit, "scalewatch_run_history_limit_bytes", kGauge, "bytes", "",
+     "history.max_run_size: of what a run takes beyond it the oldest attempts keep only summaries; absent when there is no "
+     "limit."},
     {Id::kPageCacheReads, "scalewatch_history_page_cache_reads_total", kCounter, "pages", "result",
      "Pages of the database that queries asked for, by where they were: hit (in the readers' cache) or miss (read)."},
     {Id::kCommitsLost, "scalewatch_history_commits_lost_total", kCounter, "transactions", "",
@@ -206,6 +215,12 @@ constexpr std::array<Metric, static_cast<std::size_t>(Id::kCount)> kMetrics = {{
     {Id::kRpcs, "scalewatch_rpcs_total", kCounter, "calls", "method,code", "Calls of the gRPC API that ended, by status code."},
     {Id::kRpcDuration, "scalewatch_rpc_duration_seconds", kHistogram, "seconds", "method",
      "What calls of the gRPC API with one answer took; streams are not among them."},
+    {Id::kHttpRequests, "scalewatch_http_requests_total", kCounter, "requests", "route,code",
+     "HTTP requests that were answered, by route and status; the route is none for what is not served."},
+    {Id::kHttpDuration, "scalewatch_http_request_duration_seconds", kHistogram, "seconds", "route",
+     "What HTTP requests took, from the request's arrival in whole until its answer was there to be sent; waiting for a thread "
+     "is "
+     "part of it."},
 
     {Id::kReloads, "scalewatch_config_reloads_total", kCounter, "reloads", "result",
      "Times that the configuration was to be read again: taken, or refused (all stayed as it was)."},
@@ -252,7 +267,9 @@ constexpr std::array<Section, 9> kSections = {{
     {Id::kIngestReports, "Ingest", ""},
     {Id::kCommits, "History", ""},
     {Id::kDeliveries, "Alerting", "`sink` is the sink's name in the configuration."},
-    {Id::kRefusals, "Calls and process", "`method` is the service's and the call's name, such as History/ListRuns."},
+    {Id::kRefusals, "Calls and process",
+     "`method` is the service's and the call's name, such as History/ListRuns; `route` the path's pattern, such as "
+     "/api/v1/runs/{run}/top."},
 }};
 
 constexpr const char* kBegin = R"(# Metrics
@@ -265,8 +282,7 @@ and `increase()` know how to read that. A value
 that is not known is absent, never 0. What is not a plain number has its unit in its name.
 
 **How many series.** At most `metrics.max_runs` runs are on the page: those with the worst open finding first, then the newest.
-`scalewatch_runs_left_out` counts the others. An ended run stays for `metrics.finished_for`, over restarts of the server too (then without what only records tell: skips by
-reason, headroom, underflow, norms). A run has at most 35 series, 10 for each of its `metrics.max_scalers_per_run` scalers, one for each of its `metrics.top_tensors` tensors, 5
+`scalewatch_runs_left_out` counts the others. An ended run stays for `metrics.finished_for`, over restarts of the server too. A run has at most 36 series, 10 for each of its `metrics.max_scalers_per_run` scalers, one for each of its `metrics.top_tensors` tensors, 5
 for each of 6 roles, 1 for its loss, 2 for each of 9 causes of losses, and one for each rule and severity with an open finding.
 )";
 

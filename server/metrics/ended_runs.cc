@@ -8,11 +8,11 @@
 
 namespace scalewatch::metrics {
 
-void EndedRuns::remember(std::vector<std::shared_ptr<const v1::GetRunResponse>> ended, const Options& options) {
+void EndedRuns::remember(std::vector<engine::RunShown> ended, const Options& options) {
   std::lock_guard lock(mutex_);
-  for (auto& overview : ended) {
-    const std::string name = overview->run().name();
-    runs_.insert_or_assign(name, engine::RunShown{std::move(overview), nullptr});
+  for (engine::RunShown& shown : ended) {
+    const std::string name = shown.overview->run().name();
+    runs_.insert_or_assign(name, std::move(shown));
   }
   bound(options);
 }

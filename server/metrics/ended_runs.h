@@ -18,7 +18,7 @@ struct Options;
 class EndedRuns {
  public:
   // From the history, at the start. At most options.max_runs in all are kept, those that ended last.
-  void remember(std::vector<std::shared_ptr<const v1::GetRunResponse>> ended, const Options& options);
+  void remember(std::vector<engine::RunShown> ended, const Options& options);
 
   // Takes note of the ended ones of `live`, which is what the engine has, and adds those that it has no more.
   void complete(std::vector<engine::RunShown>& live, const Options& options, std::int64_t now_ms);

@@ -7,9 +7,9 @@
 
 #include <utility>
 
+#include "server/metrics/call_metrics.h"
 #include "server/metrics/ended_runs.h"
 #include "server/metrics/page.h"
-#include "server/metrics/rpc_metrics.h"
 #include "server/metrics/run_metrics.h"
 #include "server/metrics/server_metrics.h"
 
@@ -19,7 +19,8 @@ struct Exporter::Impl {
   Impl(const Options& opts, Sources from, const std::string& version)
       : options(opts),
         sources(std::move(from)),
-        rpcs(registry),
+        rpcs(registry, Id::kRpcs, Id::kRpcDuration, "method"),
+        http(registry, Id::kHttpRequests, Id::kHttpDuration, "route"),
         scrapes(prometheus::BuildCounter()
                     .Name(metric(Id::kScrapes).name)
                     .Help(metric(Id::kScrapes).help)
@@ -36,7 +37,8 @@ struct Exporter::Impl {
   const Options options;
   const Sources sources;
   prometheus::Registry registry;  // what events count: series that live as long as the server
-  RpcMetrics rpcs;
+  CallMetrics rpcs;
+  CallMetrics http;
   prometheus::Counter& scrapes;
   EndedRuns ended;
 };
@@ -51,9 +53,10 @@ std::string Exporter::page() const {
   std::vector<engine::RunShown> runs = impl_->sources.runs();
   impl_->ended.complete(runs, impl_->options, now);
   Page page;
-  add_run_metrics(runs, impl_->options, now, page);
+  const StoreSample store = impl_->sources.store();
+  add_run_metrics(runs, store, impl_->options, now, page);
   add_engine_metrics(impl_->sources.stats(), page);
-  add_store_metrics(impl_->sources.store(), page);
+  add_store_metrics(store, page);
   add_sink_metrics(impl_->sources.sinks(), page);
   if (impl_->sources.unreadable_alerts) {
     page.add(Id::kUnreadableAlerts, {}, static_cast<double>(impl_->sources.unreadable_alerts()));
@@ -67,12 +70,16 @@ std::string Exporter::page() const {
   return page.take() + prometheus::TextSerializer().Serialize(impl_->registry.Collect());
 }
 
-void Exporter::remember_ended(std::vector<std::shared_ptr<const v1::GetRunResponse>> ended) {
+void Exporter::remember_ended(std::vector<engine::RunShown> ended) {
   impl_->ended.remember(std::move(ended), impl_->options);
 }
 
 void Exporter::rpc_ended(const std::string& method, const std::string& code, std::optional<double> seconds) {
   impl_->rpcs.ended(method, code, seconds);
+}
+
+void Exporter::http_ended(const std::string& route, unsigned status, double seconds) {
+  impl_->http.ended(route, std::to_string(status), seconds);
 }
 
 }  // namespace scalewatch::metrics

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,7 +52,12 @@ struct StoreSample {
   std::optional<std::uint64_t> disk_free_bytes;
   std::uint64_t cache_hits = 0;  // pages that queries asked for, cumulative
   std::uint64_t cache_misses = 0;
-  std::uint64_t commits_lost = 0;        // since the store was made
+  std::uint64_t commits_lost = 0;    // since the store was made
+  std::uint64_t ballast_bytes = 0;   // now: room that is kept for alerts
+  std::uint64_t ballast_wanted = 0;  // as configured
+  // history.max_run_size and what each run's chunks take, by name, as far as that was looked at; absent: there is no limit.
+  std::optional<std::uint64_t> run_limit_bytes{};
+  std::map<std::string, std::uint64_t, std::less<>> run_bytes{};
   std::optional<SharedSample> shared{};  // absent: there is none
 };
 
@@ -113,9 +119,10 @@ class Exporter {
   static constexpr const char* kContentType = "text/plain; version=0.0.4; charset=utf-8";
 
   // Runs that ended before this server began, from its history.
-  void remember_ended(std::vector<std::shared_ptr<const v1::GetRunResponse>> ended);
-  // See RpcMetrics.
+  void remember_ended(std::vector<engine::RunShown> ended);
+  // See CallMetrics.
   void rpc_ended(const std::string& method, const std::string& code, std::optional<double> seconds);
+  void http_ended(const std::string& route, unsigned status, double seconds);
 
  private:
   struct Impl;

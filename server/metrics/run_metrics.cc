@@ -57,7 +57,7 @@ const char* dtype_name(v1::DType dtype) {
 constexpr std::array<std::string_view, engine::kRoles> kRoleNames = {
     "unknown", "gradient", "parameter", "activation", "activation_gradient", "optimizer_state", "buffer"};
 // By SkipReason.
-constexpr std::array<std::string_view, engine::kSkipReasons> kReasonNames = {
+constexpr std::array<std::string_view, domain::kSkipReasons> kReasonNames = {
     "parameter", "input", "loss", "activation", "activation_gradient", "gradient", "unknown"};
 
 constexpr std::array<std::pair<v1::Severity, const char*>, 3> kSeverities = {{
@@ -172,11 +172,12 @@ class OneRun {
   void add_readings() {
     const RunReadings& seen = *readings_;
     if (seen.gradient_norm) put(Id::kGradientNorm, *seen.gradient_norm);
-    put(Id::kNonFiniteApplied, static_cast<double>(seen.non_finite_applied));
-    for (std::size_t i = 0; i < engine::kSkipReasons; ++i) {
-      page_.add(Id::kSkips, {name_, kReasonNames.at(i)}, static_cast<double>(seen.skips.at(i)));
+    const domain::AttemptCounts& counts = seen.counts;
+    put(Id::kNonFiniteApplied, static_cast<double>(counts.non_finite_applied));
+    for (std::size_t i = 0; i < domain::kSkipReasons; ++i) {
+      page_.add(Id::kSkips, {name_, kReasonNames.at(i)}, static_cast<double>(counts.skips.at(i)));
     }
-    page_.add(Id::kNonFiniteAttempts, {name_, "loss"}, static_cast<double>(seen.non_finite_losses));
+    page_.add(Id::kNonFiniteAttempts, {name_, "loss"}, static_cast<double>(counts.non_finite_losses));
     for (std::size_t i = 1; i < engine::kRoles; ++i) {
       const engine::RoleReading& role = seen.roles.at(i);
       const std::string_view label = kRoleNames.at(i);
@@ -184,11 +185,11 @@ class OneRun {
       if (role.non_zero > 0) page_.add(Id::kUnderflow, {name_, label}, role.under / role.non_zero);
       if (role.worst_under) page_.add(Id::kWorstUnderflow, {name_, label}, *role.worst_under);
       // From the first look on, so that the first non-finite value is an increase. Gradients, always.
-      const bool known = role.headroom || role.non_zero > 0 || seen.non_finite_attempts.at(i) > 0 ||
-                         seen.non_finite_elements.at(i) > 0 || i == static_cast<std::size_t>(Role::kGradient);
+      const bool known = role.headroom || role.non_zero > 0 || counts.non_finite_attempts.at(i) > 0 ||
+                         i == static_cast<std::size_t>(Role::kGradient);
       if (!known) continue;
-      page_.add(Id::kNonFiniteElements, {name_, label}, static_cast<double>(seen.non_finite_elements.at(i)));
-      page_.add(Id::kNonFiniteAttempts, {name_, label}, static_cast<double>(seen.non_finite_attempts.at(i)));
+      page_.add(Id::kNonFiniteElements, {name_, label}, static_cast<double>(counts.non_finite_elements.at(i)));
+      page_.add(Id::kNonFiniteAttempts, {name_, label}, static_cast<double>(counts.non_finite_attempts.at(i)));
     }
     for (const engine::TensorReading& tensor : seen.tensors) {
       page_.add(Id::kTensorHeadroom, {name_, tensor.name, kRoleNames.at(static_cast<std::size_t>(tensor.role))},
@@ -241,12 +242,15 @@ bool on_page(const v1::RunSummary& run, const Options& options, std::int64_t now
   return now_ms - last_sign_of_life_ms(run) <= options.finished_for.count();
 }
 
-void add_run_metrics(const std::vector<RunShown>& shown, const Options& options, std::int64_t now_ms, Page& page) {
+void add_run_metrics(const std::vector<RunShown>& shown, const StoreSample& store, const Options& options, std::int64_t now_ms,
+                     Page& page) {
   std::size_t runs_left_out = 0;
   std::size_t scalers_left_out = 0;
   const std::vector<RunShown> runs = choose(shown, options, now_ms, runs_left_out);
   for (const RunShown& run : runs) {
     scalers_left_out += OneRun(page, *run.overview, run.readings.get()).add(options.max_scalers_per_run);
+    const auto stored = store.run_bytes.find(run.overview->run().name());
+    if (stored != store.run_bytes.end()) page.add(Id::kRunHistory, {stored->first}, static_cast<double>(stored->second));
   }
   page.add(Id::kRuns, {}, static_cast<double>(runs.size()));
   page.add(Id::kRunsLeftOut, {}, static_cast<double>(runs_left_out));

@@ -9,6 +9,8 @@
 
 namespace scalewatch::metrics {
 
-void add_run_metrics(const std::vector<engine::RunShown>& shown, const Options& options, std::int64_t now_ms, Page& page);
+// `store` for what it has of each run.
+void add_run_metrics(const std::vector<engine::RunShown>& shown, const StoreSample& store, const Options& options,
+                     std::int64_t now_ms, Page& page);
 
 }  // namespace scalewatch::metrics

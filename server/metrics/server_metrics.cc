@@ -31,6 +31,9 @@ void add_store_metrics(const StoreSample& store, Page& page) {
   page.add(Id::kPageCacheReads, {"hit"}, static_cast<double>(store.cache_hits));
   page.add(Id::kPageCacheReads, {"miss"}, static_cast<double>(store.cache_misses));
   page.add(Id::kCommitsLost, {}, static_cast<double>(store.commits_lost));
+  page.add(Id::kBallast, {}, static_cast<double>(store.ballast_bytes));
+  page.add(Id::kBallastWanted, {}, static_cast<double>(store.ballast_wanted));
+  if (store.run_limit_bytes) page.add(Id::kRunHistoryLimit, {}, static_cast<double>(*store.run_limit_bytes));
   if (!store.shared) return;
   page.add(Id::kSharedReachable, {}, store.shared->reachable ? 1 : 0);
   page.add(Id::kSharedThinning, {}, store.shared->thinning ? 1 : 0);

@@ -28,6 +28,7 @@ struct NoStore final : HistoryStore {
   }
   std::optional<RunRow> find_run(const std::string& /*name*/) override { return {}; }
   std::vector<RunRow> list_running(std::size_t /*limit*/) override { return {}; }
+  std::vector<RunRow> list_lost(std::size_t /*limit*/) override { return {}; }
   std::vector<IncarnationRow> incarnations(const std::string& /*uid*/) override { return {}; }
   std::vector<TableRow> tables(const std::string& /*uid*/, std::uint32_t /*rank*/, const Incarnation& /*one*/) override {
     return {};
@@ -43,6 +44,7 @@ struct NoOutbox final : AlertOutbox {
       if (event.finding.rule.empty() || event.finding.summary.empty()) std::abort();
     }
   }
+  void resolve_all(const RunContext& /*run*/, const std::string& /*why*/, CommitBatch& /*batch*/) override {}
   void committed(const CommitBatch& /*batch*/) override {}
 };
 

@@ -186,13 +186,17 @@ class Deployment(unittest.TestCase):
 
     def test_programs_take_their_configuration(self):
         folder = ROOT / "deploy/compose"
+        # Where tests/run puts what Debian's packages hold, and where this was built.
+        places = os.pathsep.join([os.environ["PATH"], str(ROOT / "build/tools/usr/bin"),
+                                  os.environ.get("SCALEWATCH_BIN", str(ROOT / "build/release/bin"))])
         for command in (["promtool", "check", "config", "--syntax-only", folder / "prometheus.yml"],
                         ["amtool", "check-config", folder / "alertmanager.yml"],
-                        [os.environ.get("SCALEWATCH_BIN", "") + "/scalewatchd", "--config", folder / "scalewatchd.yaml", "--check"]):
+                        ["scalewatchd", "--config", folder / "scalewatchd.yaml", "--check"]):
             with self.subTest(program=command[0]):
-                if not shutil.which(command[0]):
+                program = shutil.which(command[0], path=places)
+                if not program:
                     self.skipTest(f"{command[0]} is missing")
-                done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+                done = subprocess.run([program, *command[1:]], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
 

@@ -48,11 +48,11 @@ class View:
     # ---- text ------------------------------------------------------------------------------------------------------
     def step(self, panel):
         points = panel.get("maxDataPoints") or panel["gridPos"]["w"] * PIXELS_A_COLUMN
-        return max(self.scrape, math.ceil((self.end - self.start) / points))
+        return self.scrape * max(1, math.ceil((self.end - self.start) / points / self.scrape))
 
     def _globals(self, step):
         span = int(self.end - self.start)
-        return {"__rate_interval": f"{max(int(step + self.scrape), int(4 * self.scrape))}s", "__interval": f"{int(step)}s",
+        return {"__rate_interval": f"{int(1000 * max(step + self.scrape, 4 * self.scrape))}ms", "__interval": f"{int(1000 * step)}ms",
                 "__range": f"{span}s", "__range_s": str(span), "__from": str(int(self.start * 1000)), "__to": str(int(self.end * 1000))}
 
     def text(self, text, step=1, quote=None):

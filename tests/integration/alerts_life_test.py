@@ -96,5 +96,29 @@ class AlertsLife(Case):
         self.assertEqual(server.cli("alerts", "silence", "x", "--for", "1h", "--reason", "r", check=False)[0], 64)
 
 
+    def test_a_run_that_never_comes_back_is_let_go_of_over_a_restart(self):
+        hook = self.sink()
+        server = self.server(sinks=[{"name": "hook", "type": "webhook", "url": hook.url}],
+                             settings=["rules.rank_lost_after=2s", "rules.rank_alive_within=1s", "rules.run_gone_after=8s"])
+        trainer = self.spawn(self.demo_command(server, "no-update", "--run", "gone", "--steps", "100000", "--step-ms", "2"))
+
+        def told(transition):
+            return [body["alert_id"] for _, _, body in list(hook.requests) if body["transition"] == transition]
+
+        wait_for("a page", lambda: told("firing"))
+        trainer.kill()
+        trainer.wait()
+        wait_for("the loss", lambda: server.api("runs/gone")["run"]["status"] == "RUN_STATUS_LOST")
+        self.assertEqual(told("resolved"), [])
+        server.stop()
+        server.start()  # a lost run is not read back, but looked at once a minute
+        wait_for("the resolves", lambda: len(told("resolved")) >= len(set(told("firing"))), 120)
+        alerts = server.cli_json("alerts", "--all", "--run", "gone")["alerts"]
+        self.assertEqual({alert["state"] for alert in alerts}, {"ALERT_STATE_RESOLVED"})
+        self.assertEqual({alert["trail"][-1]["what"] for alert in alerts}, {"resolved: the run is gone: nothing was heard of it for 8 s"})
+        self.assertEqual(set(told("resolved")), set(told("firing")))
+        self.assertEqual(len(told("resolved")), len(set(told("resolved"))))
+
+
 if __name__ == "__main__":
     main()

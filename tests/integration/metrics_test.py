@@ -1,6 +1,7 @@
 """What /metrics shows of real runs, over restarts too."""
 import re
 import subprocess
+import urllib.error
 
 from harness import BIN, Case, ROOT, get, main, wait_for
 
@@ -11,19 +12,24 @@ def page(server):
     return dict(line.rsplit(" ", 1) for line in lines)
 
 
+def of_run(told, run):
+    return {series: value for series, value in told.items() if f'run="{run}"' in series}
+
+
 class Metrics(Case):
     def test_ended_runs_come_back_after_a_restart_and_leave_in_time(self):
         server = self.server(settings=("metrics.finished_for=1h",))
         self.demo(server, "hot", "--run", "over", "--steps", "60")
         before = page(server)
         self.assertEqual(before['scalewatch_run_status{run="over",status="finished"}'], "1")
+        for name in ("headroom_octaves", "underflow_ratio", "tensor_headroom_octaves", "skips_total", "non_finite_elements_total"):
+            self.assertTrue([series for series in before if series.startswith("scalewatch_" + name)], name)
         for how in (server.stop, server.kill):
             how()
             server.start()
             after = page(server)
-            for series in ('scalewatch_run_status{run="over",status="finished"}', 'scalewatch_scaler_scale{run="over",scaler="default"}',
-                           'scalewatch_attempts_total{run="over",outcome="skipped"}', 'scalewatch_last_report_timestamp_seconds{run="over"}'):
-                self.assertEqual(after.get(series), before[series], (how, series))
+            # All that was known of it, to the last series.
+            self.assertEqual(of_run(after, "over"), of_run(before, "over"), how)
         # It goes on under the same name: the engine has it again, and no series stands twice.
         self.demo(server, "healthy", "--run", "over", "--steps", "20")
         lines = [line.rsplit(" ", 1)[0] for line in get(server.http + "/metrics").splitlines() if not line.startswith("#")]
@@ -57,11 +63,17 @@ class Metrics(Case):
         self.demo(server, "healthy", "--run", "some", "--steps", "20")
         server.cli("runs")
         server.cli("show", "nobody", check=False)
+        server.api("runs")
+        with self.assertRaises(urllib.error.HTTPError):
+            server.api("runs/nobody")
         told = page(server)
         self.assertEqual(told['scalewatch_rpcs_total{code="OK",method="History/ListRuns"}'], "1")
         self.assertEqual(told['scalewatch_rpc_duration_seconds_count{method="History/ListRuns"}'], "1")
         self.assertTrue([series for series in told if 'code="NOT_FOUND"' in series])
         self.assertFalse([series for series in told if "Ingest/" in series])
+        self.assertEqual(told['scalewatch_http_request_duration_seconds_count{route="/api/v1/runs"}'], "1")
+        self.assertEqual(told['scalewatch_http_requests_total{code="404",route="/api/v1/runs/{run}"}'], "1")
+        self.assertEqual(told["scalewatch_history_ballast_bytes"], told["scalewatch_history_ballast_wanted_bytes"])
         self.assertEqual(told["scalewatch_history_commit_duration_seconds_count"], told["scalewatch_history_commits_total"])
         self.assertGreater(int(told['scalewatch_history_size_bytes{file="database"}']), 0)
         self.assertGreater(int(told["scalewatch_history_disk_free_bytes"]), 0)

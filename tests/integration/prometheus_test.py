@@ -8,7 +8,7 @@ from harness import ROOT, Case, free_port, get, get_json, main, need, wait_for
 
 PROMETHEUS = need("prometheus")
 PROMTOOL = need("promtool")
-STEPS = 2000  # goes on for seconds after its first critical finding: several scrapes see it open
+STEPS = 2000  # goes on for a while after its first critical finding: several scrapes see it open
 
 
 class Prometheus(Case):
@@ -16,7 +16,7 @@ class Prometheus(Case):
         port = free_port()
         config = self.folder / "prometheus.yml"
         config.write_text(
-            "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\n"
+            "global: {scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 500ms}\n"
             f"rule_files: {json.dumps([str(path) for path in rules])}\n"
             "scrape_configs:\n"
             f"  - {{job_name: scalewatch, static_configs: [{{targets: ['127.0.0.1:{server.http_port}']}}]}}\n")
@@ -83,21 +83,22 @@ class Prometheus(Case):
         "scalewatch_scaler_hysteresis": "nor this",
         "scalewatch_run_lost_reports_total": "nothing is lost",
         "scalewatch_run_thinned_reports_total": "nor thinned",
+        "scalewatch_run_history_bytes": "looked at once a minute",
     }
 
     def test_every_rule_finds_its_data_in_real_runs(self):
-        """deploy/prometheus beside real runs in all modes: as it is, but that alerts wait two seconds only."""
+        """deploy/prometheus beside real runs in all modes: as it is, but that alerts wait a second only."""
         rules = []
         for path in sorted((ROOT / "deploy/prometheus").glob("*.rules.yml")):
             rules.append(self.folder / path.name)
-            rules[-1].write_text(re.sub(r"for: \w+", "for: 2s", path.read_text()))
+            rules[-1].write_text(re.sub(r"for: \w+", "for: 1s", path.read_text()))
         hook = self.sink()
-        server = self.server(sinks=({"name": "hook", "type": "webhook", "url": hook.url},))
+        server = self.server(sinks=({"name": "hook", "type": "webhook", "url": hook.url},), settings=("history.max_run_size=1GiB",))
         self.scrape(server, rules)
-        # Hot goes wrong after some 140 steps, and alerts need a few seconds of that.
+        # Hot goes wrong after some 140 steps, and alerts need some scrapes of that.
         runs = {"healthy": (120, 2), "hot": (320, 1), "nan-data": (120, 2), "no-update": (200, 1)}
         for mode, (steps, ranks) in runs.items():
-            self.spawn(self.demo_command(server, mode, "--run", mode, "--steps", str(steps), "--ranks", str(ranks), "--step-ms", "40"))
+            self.spawn(self.demo_command(server, mode, "--run", mode, "--steps", str(steps), "--ranks", str(ranks), "--step-ms", "20"))
 
         def over():
             server.cli("runs")  # calls to be counted

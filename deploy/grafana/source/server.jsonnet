@@ -82,6 +82,23 @@ s.dashboard(
                ], 'percentunit')
                + s.from_zero + s.defaults({ max: 1, noValue: 'No queries' })),
 
+    s.at(8, 8, s.series('Runs and their quota', 'What the stored statistics of the largest runs take, against history.max_run_size: of what is beyond it the oldest attempts keep only summaries. Empty without that limit.', [
+                 s.query('topk(10, scalewatch_run_history_bytes{%s})' % at, '{{run}}'),
+                 s.query('max(scalewatch_run_history_limit_bytes{%s})' % at, 'limit'),
+               ], 'bytes')
+               + s.from_zero + s.overrides([s.by_name('limit', { color: s.fixed('red'), 'custom.fillOpacity': 0, 'custom.lineStyle': { fill: 'dash', dash: [8, 8] } })])
+               + s.defaults({ noValue: 'No limit' })),
+    s.at(8, 8, s.series('Room kept for alerts', 'Kept on the disk, given up when it is full so that alerts still find room; it comes back by itself. Below what is wanted for long: nobody would be told of a full disk.', [
+                 s.query('sum(scalewatch_history_ballast_bytes{%s})' % at, 'kept'),
+                 s.query('sum(scalewatch_history_ballast_wanted_bytes{%s})' % at, 'wanted'),
+               ], 'bytes')
+               + s.from_zero + s.overrides([s.by_name('wanted', { 'custom.fillOpacity': 0, 'custom.lineStyle': { fill: 'dash', dash: [8, 8] } })])),
+    s.at(8, 8, s.series('Lost and unreadable', 'Transactions that were durable and are gone (HistoryLost), and stored alerts whose bytes are no alert (AlertsUnreadable). Both stay at 0.', [
+                 s.query('sum(scalewatch_history_commits_lost_total{%s})' % at, 'transactions lost'),
+                 s.query('sum(scalewatch_alerts_unreadable{%s})' % at, 'alerts unreadable'),
+               ])
+               + s.from_zero + s.steps),
+
     s.row('Alert deliveries'),
     s.at(8, 8, s.series('Deliveries', 'Notices of the interval by sink and result. Failed ones are tried again; dropped ones were given up and wait in the dead letters.', [
                  s.query('sum by (sink, result) (increase(scalewatch_alert_deliveries_total{%s}[$__rate_interval]))' % at, '{{sink}} {{result}}'),
@@ -105,6 +122,13 @@ s.dashboard(
                   s.query('histogram_quantile(0.99, sum by (le, method) (rate(scalewatch_rpc_duration_seconds_bucket{%s}[$__rate_interval]))) > 0' % at, '{{method}}'),
                 ], 's')
                 + s.from_zero + s.defaults({ noValue: 'No calls' })),
+    s.at(12, 9, s.heatmap('Duration of HTTP requests', 'How many requests to the HTTP side took how long: the JSON API, tables for Grafana, /metrics.',
+                          s.buckets('sum by (le) (increase(scalewatch_http_request_duration_seconds_bucket{%s}[$__rate_interval]))' % at))),
+    s.at(12, 9, s.series('Duration of HTTP requests, 99%', 'The time within which 99 of 100 requests were answered, by route.', [
+                  s.query('histogram_quantile(0.99, sum by (le, route) (rate(scalewatch_http_request_duration_seconds_bucket{%s}[$__rate_interval]))) > 0' % at, '{{route}}'),
+                ], 's')
+                + s.from_zero + s.defaults({ noValue: 'No requests' })),
+    s.at(8, 8, s.series('HTTP requests', 'Requests a second by route and status.', [rate('scalewatch_http_requests_total', '{{route}} {{code}}', 'route, code')], 'ops') + s.from_zero + s.defaults({ noValue: 'No requests' })),
     s.at(8, 8, s.series('Calls', 'Calls a second by method and status.', [rate('scalewatch_rpcs_total', '{{method}} {{code}}', 'method, code')], 'ops') + s.from_zero + s.defaults({ noValue: 'No calls' })),
     s.at(8, 8, s.series('Processor', 'Cores that scalewatchd uses.', [s.query('rate(process_cpu_seconds_total{%s}[$__rate_interval]) and on (instance) scalewatch_build_info' % at, '{{instance}}')], 'none') + s.from_zero),
     s.at(8, 8, s.series('Memory', 'Resident memory of scalewatchd.', [s.query('process_resident_memory_bytes{%s} and on (instance) scalewatch_build_info' % at, '{{instance}}')], 'bytes') + s.from_zero),

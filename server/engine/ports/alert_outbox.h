@@ -32,6 +32,8 @@ class AlertOutbox {
   // Appends rows for the events, in order. Called on the run's strand, for many runs at once: thread-safe, never blocks.
   // Deterministic: the same events give the same keys.
   virtual void stage(const RunContext& run, const std::vector<domain::FindingEvent>& events, CommitBatch& batch) = 0;
+  // Appends rows that resolve all alerts of the run that are open: what they were for can't be known any more. As stage().
+  virtual void resolve_all(const RunContext& run, const std::string& why, CommitBatch& batch) = 0;
   // Rows that stage() made are durable. Called from the committer thread; never blocks.
   virtual void committed(const CommitBatch& batch) = 0;
 };

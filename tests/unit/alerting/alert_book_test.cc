@@ -67,6 +67,43 @@ TEST_F(AlertBookTest, OpeningFiresToSinksAtOrUnderItsSeverity) {
   EXPECT_THAT(owed(*book(), Change::kOpened, Severity::kCritical), ElementsAre("all firing", "chat firing", "pager firing"));
 }
 
+TEST_F(AlertBookTest, WhatIsOpenOfARunThatCannotBeReadResolvesAndSaysWhy) {
+  const auto one = book();
+  owed(*one, Change::kOpened, Severity::kWarning);
+  engine::CommitBatch batch;
+  one->resolve_all(sample_run(), "nobody knows", batch);
+  std::vector<std::string> told;
+  for (const auto& row : batch.outbox) told.push_back(row.sink + " " + row.transition);
+  EXPECT_THAT(told, ElementsAre("all resolved", "chat resolved"));
+  ASSERT_EQ(batch.alerts.size(), 1U);
+  v1::Alert alert;
+  ASSERT_TRUE(alert.ParseFromString(batch.alerts.front().alert));
+  EXPECT_EQ(alert.state(), v1::ALERT_STATE_RESOLVED);
+  EXPECT_FALSE(alert.finding().open());
+  EXPECT_EQ(alert.trail(alert.trail_size() - 1).what(), "resolved: nobody knows");
+  batch = {};
+  one->resolve_all(sample_run(), "nobody knows", batch);
+  EXPECT_TRUE(batch.empty());
+}
+
+TEST_F(AlertBookTest, OfARunThatWasImportedNobodyIsToldUnlessAnOverrideSaysSo) {
+  engine::RunContext run = sample_run();
+  run.labels["imported"] = "true";
+  for (const bool asked : {false, true}) {
+    BookOptions options;
+    if (asked)
+      options.overrides = {{.runs = run.name, .rules = "*", .page = true, .min_severity = {}, .hold = {}, .repeat = {}}};
+    AlertBook one(each_alone({sink("all", Severity::kInfo)}), options, clock_, nullptr);
+    engine::CommitBatch batch;
+    one.stage(run, {{Change::kOpened, sample_finding(Severity::kCritical)}}, batch);
+    one.stage(run, {{Change::kResolved, sample_finding(Severity::kCritical)}}, batch);
+    EXPECT_EQ(batch.outbox.size(), asked ? 2U : 0U);
+    v1::Alert alert;
+    ASSERT_TRUE(alert.ParseFromString(batch.alerts.front().alert));
+    EXPECT_EQ(alert.trail(0).what(), "opened as critical; recorded only, its run is read from a log");
+  }
+}
+
 TEST_F(AlertBookTest, EscalationIsTheFirstFiringForASinkThatItReaches) {
   const auto one = book();
   owed(*one, Change::kOpened, Severity::kInfo);

@@ -1,6 +1,8 @@
 // A run whose trainers are there and that does not move.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/unit/domain/driver.h"
 
 namespace scalewatch::domain {
@@ -98,6 +100,56 @@ TEST(RunStalled, LeavesARunThatIsGoneToItsOwnRule) {
   driver.send(gone);
   EXPECT_EQ(driver.find("RunStalled"), nullptr);
   EXPECT_TRUE(driver.open("EndedWithoutGoodbye"));
+}
+
+// All ranks were seen `ago` before now.
+Liveness silence(const Driver& driver, TimeMs ago) {
+  Liveness liveness;
+  liveness.now = driver.now + ago;
+  liveness.server_up = 60 * kMinute;
+  for (Rank rank = 0; rank < driver.options.ranks; ++rank) liveness.ranks.push_back({rank, driver.now, false, Phase::kTrain});
+  return liveness;
+}
+
+TEST(RunIsGone, WhatIsOpenResolvesAfterADayWithTheReason) {
+  Driver driver({.ranks = 2});
+  driver.attempts(3, false);
+  driver.attempt(false, [](AttemptDigest& digest) { digest.loss = NAN; });
+  ASSERT_TRUE(driver.open("NonFiniteLoss"));
+  constexpr TimeMs kDay = 24 * 60 * kMinute;
+  driver.send(silence(driver, 2 * kMinute));
+  driver.send(silence(driver, kDay - 1));
+  EXPECT_TRUE(driver.open("NonFiniteLoss"));
+  EXPECT_TRUE(driver.open("EndedWithoutGoodbye"));
+  driver.send(silence(driver, kDay));
+  EXPECT_FALSE(driver.open("NonFiniteLoss"));
+  EXPECT_FALSE(driver.open("EndedWithoutGoodbye"));
+  EXPECT_TRUE(driver.state.view().open.empty());
+  EXPECT_EQ(driver.events.back().change, Change::kResolved);
+  EXPECT_EQ(driver.events.back().reason, "the run is gone: nothing was heard of it for 24 h");
+  // Told again, nothing comes of it; and when somebody returns all goes on.
+  const std::size_t events = driver.events.size();
+  driver.send(silence(driver, kDay + kMinute));
+  EXPECT_EQ(driver.events.size(), events);
+  driver.now += 2 * kDay;
+  driver.attempt(false, [](AttemptDigest& digest) { digest.loss = NAN; });
+  EXPECT_TRUE(driver.open("NonFiniteLoss"));
+}
+
+TEST(RunIsGone, NotWhileOneRankIsHeardOfNorWhereItIsNotWanted) {
+  constexpr TimeMs kWeek = 7 * 24 * 60 * kMinute;
+  Driver driver({.ranks = 2});
+  driver.attempt(false, [](AttemptDigest& digest) { digest.loss = NAN; });
+  Liveness one = silence(driver, kWeek);
+  one.ranks.front().last_seen = one.now - 2 * kMinute;
+  driver.send(one);
+  EXPECT_TRUE(driver.open("NonFiniteLoss"));
+  DriverOptions never;
+  never.thresholds.run_gone_after_ms = 0;
+  Driver kept(never);
+  kept.attempt(false, [](AttemptDigest& digest) { digest.loss = NAN; });
+  kept.send(silence(kept, kWeek));
+  EXPECT_TRUE(kept.open("NonFiniteLoss"));
 }
 
 }  // namespace

@@ -51,6 +51,14 @@ class MemoryStore final : public HistoryStore {
     }
     return {};
   }
+  std::vector<RunRow> list_lost(std::size_t limit) override {
+    std::lock_guard lock(mutex);
+    std::vector<RunRow> out;
+    for (const auto& [uid, row] : runs) {
+      if (row.status == v1::RUN_STATUS_LOST && row.worst_open > 0 && out.size() < limit) out.push_back(row);
+    }
+    return out;
+  }
   std::vector<RunRow> list_running(std::size_t limit) override {
     std::lock_guard lock(mutex);
     std::vector<RunRow> out;
@@ -147,9 +155,19 @@ class MemoryOutbox final : public AlertOutbox {
         batch.outbox.push_back({.key = id + "/firing", .sink = "test", .alert_id = id, .transition = {}, .alert = {}});
       if (event.change == domain::FindingEvent::Change::kResolved)
         batch.outbox.push_back({.key = id + "/resolved", .sink = "test", .alert_id = id, .transition = {}, .alert = {}});
+      std::lock_guard lock(mutex);
+      if (!event.reason.empty()) reasons[id] = event.reason;
     }
   }
+  void resolve_all(const RunContext& run, const std::string& why, CommitBatch& /*batch*/) override {
+    std::lock_guard lock(mutex);
+    let_go[run.name] = why;
+  }
   void committed(const CommitBatch& /*batch*/) override {}
+
+  std::mutex mutex;
+  std::map<std::string, std::string> reasons;  // of resolves, by alert
+  std::map<std::string, std::string> let_go;   // by run: why all was resolved
 };
 
 class ManualClock final : public Clock {

@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "server/engine/run_meter.h"
+#include "server/engine/readings_codec.h"
 #include "server/engine/tensor_meter.h"
 
 namespace scalewatch::engine {
@@ -150,98 +150,21 @@ TEST_F(TensorMeterTest, ATensorTakesAPlaceOnlyWhenItIsClearlyWorse) {
   EXPECT_EQ(kept(), (std::set<std::string>{"t2", "t1"}));
 }
 
-AttemptDigest report(domain::Attempt attempt, domain::Rank rank, domain::Outcome outcome) {
-  AttemptDigest digest = digest_of(table_of(1, Role::kGradient, DType::kFp16, 10), attempt);
-  digest.rank = rank;
-  domain::ScalerObservation& scaler = digest.scalers.emplace_back();
-  scaler.optimizers.emplace_back().outcome = outcome;
-  return digest;
-}
-
-void poison(AttemptDigest& digest, Role role, std::uint64_t nan) {
-  auto table = std::make_shared<TensorTable>(*digest.table);
-  table->emplace_back().role = role;
-  digest.table = table;
-  domain::NonFiniteTensor& tensor = digest.non_finite.emplace_back();
-  tensor.id = static_cast<std::uint32_t>(table->size() - 1);
-  tensor.nan = nan;
-}
-
-RunReadings told(const RunMeter& meter) {
-  RunReadings out;
-  out.scalers.resize(2);
-  meter.tell(out);
-  return out;
-}
-
-std::uint64_t skips(const RunMeter& meter, SkipReason reason) {
-  return told(meter).skips.at(static_cast<std::size_t>(reason));
-}
-
-TEST(RunMeter, AnAttemptCountsOnceWhateverTheNumberOfRanks) {
-  RunMeter meter;
-  for (domain::Rank rank = 0; rank < 4; ++rank) {
-    AttemptDigest digest = report(1, rank, domain::Outcome::kSkipped);
-    poison(digest, Role::kGradient, 5);
-    meter.take(digest, true);
-  }
-  EXPECT_EQ(skips(meter, SkipReason::kGradient), 0U) << "not closed yet";
-  meter.close(1);
-  meter.close(1);
-  EXPECT_EQ(skips(meter, SkipReason::kGradient), 1U);
-  EXPECT_EQ(told(meter).non_finite_attempts.at(static_cast<std::size_t>(Role::kGradient)), 1U);
-  EXPECT_EQ(told(meter).non_finite_elements.at(static_cast<std::size_t>(Role::kGradient)), 20U);
-  EXPECT_EQ(told(meter).non_finite_applied, 0U);
-}
-
-TEST(RunMeter, ASkipsReasonIsWhatFlowsFirst) {
-  RunMeter meter;
-  AttemptDigest first = report(1, 0, domain::Outcome::kSkipped);
-  poison(first, Role::kGradient, 1);
-  AttemptDigest other = report(1, 1, domain::Outcome::kSkipped);  // of another rank, and earlier in the flow
-  other.loss = std::numeric_limits<double>::quiet_NaN();
-  poison(other, Role::kActivation, 1);
-  meter.take(first, true);
-  meter.take(other, true);
-  AttemptDigest weights = report(2, 0, domain::Outcome::kSkipped);
-  poison(weights, Role::kOptimizerState, 1);
-  meter.take(weights, true);
-  meter.take(report(3, 0, domain::Outcome::kSkipped), true);
-  meter.close(3);
-  EXPECT_EQ(skips(meter, SkipReason::kLoss), 1U);
-  EXPECT_EQ(skips(meter, SkipReason::kParameter), 1U);
-  EXPECT_EQ(skips(meter, SkipReason::kUnknown), 1U);
-  EXPECT_EQ(told(meter).non_finite_losses, 1U);
-}
-
-TEST(RunMeter, AppliedWithNonFiniteGradientsIsCountedAndAMaskIsNot) {
-  RunMeter meter;
-  AttemptDigest applied = report(1, 0, domain::Outcome::kApplied);
-  poison(applied, Role::kGradient, 1);
-  meter.take(applied, true);
-  AttemptDigest plain = digest_of(table_of(1, Role::kGradient, DType::kFp16, 10), 2);  // no scaler: applied
-  poison(plain, Role::kGradient, 1);
-  meter.take(plain, true);
-  AttemptDigest masked = report(3, 0, domain::Outcome::kApplied);
-  poison(masked, Role::kActivation, 0);
-  masked.non_finite.front().neg_inf = 100;
-  meter.take(masked, true);
-  meter.close(3);
-  EXPECT_EQ(told(meter).non_finite_applied, 2U);
-  EXPECT_EQ(told(meter).non_finite_elements.at(static_cast<std::size_t>(Role::kActivation)), 0U);
-  meter.reset();
-  EXPECT_EQ(told(meter).non_finite_applied, 0U);
-}
-
-TEST(RunMeter, KeepsTheHysteresisThatEachScalerTold) {
-  RunMeter meter;
-  AttemptDigest digest = report(1, 0, domain::Outcome::kApplied);
-  digest.scalers.front().hysteresis = 2;
-  meter.take(digest, true);
-  meter.take(report(2, 0, domain::Outcome::kApplied), true);  // says nothing of it
-  const RunReadings out = told(meter);
-  EXPECT_EQ(out.scalers.at(0).hysteresis, 2);
-  EXPECT_FALSE(out.scalers.at(1).hysteresis);
+TEST(Readings, ComeBackFromASnapshotAsTheyWere) {
+  RunReadings readings;
+  readings.scalers = {{2, 1.0}, {std::nullopt, std::nullopt}};
+  readings.gradient_norm = std::numeric_limits<double>::infinity();
+  readings.roles.at(1) = {.headroom = 1.25, .non_zero = 1000, .under = 250, .worst_under = 0.75};
+  readings.roles.at(2).headroom = -3;
+  readings.tensors = {{"head.weight", Role::kGradient, 1.25}, {"b", Role::kBuffer, 2.5}};
+  readings.counts.non_finite_elements.at(1) = 12;
+  readings.counts.non_finite_attempts.at(1) = 4;
+  readings.counts.non_finite_losses = 2;
+  readings.counts.skips.at(0) = 3;
+  readings.counts.non_finite_applied = 1;
+  const RunReadings back = decode_readings(nlohmann::json::from_cbor(nlohmann::json::to_cbor(encode_readings(readings))));
+  EXPECT_EQ(back, readings);
+  EXPECT_EQ(decode_readings(encode_readings(RunReadings())), RunReadings());
 }
 
 }  // namespace

@@ -230,8 +230,47 @@ TEST_F(Recovery, ALogThatCannotBeReadCostsTheSegmentsState) {
   engine_ = std::make_unique<Engine>(options_, store_, outbox_, clock_);
   store_.log_is_broken = false;
   engine_.reset();
+  EXPECT_EQ(outbox_.let_go.at("run"), "what was known of the run can't be read any more") << "its alerts must not stay open";
   goes_on();
   EXPECT_TRUE(store_.has_alert("StatsDropped"));
+}
+
+// Of a run that vanished: it was forgotten, or the server began anew. A day later its alerts resolve, once, and say why.
+TEST_F(Recovery, TheAlertsOfARunThatIsGoneResolve) {
+  make(false);
+  constexpr std::int64_t kHour = 3'600'000;
+  const auto resolved = [&] { return store_.has_key("EndedWithoutGoodbye", "/resolved"); };
+  engine_ = std::make_unique<Engine>(options_, store_, outbox_, clock_);
+  clock_.now += 70'000;
+  ASSERT_TRUE(eventually([&] { return store_.find_run("run")->status == v1::RUN_STATUS_LOST; }));
+  ASSERT_TRUE(eventually([&] { return store_.has_alert("EndedWithoutGoodbye"); }));
+  clock_.now += 700'000;
+  ASSERT_TRUE(eventually([&] { return !engine_->holds("run"); })) << "it has left memory";
+  clock_.now += 20 * kHour;
+  engine_ = std::make_unique<Engine>(options_, store_, outbox_, clock_);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // it has looked
+  EXPECT_FALSE(engine_->holds("run"));
+  EXPECT_FALSE(resolved());
+  clock_.now += 4 * kHour;
+  ASSERT_TRUE(eventually(resolved));
+  {
+    std::lock_guard lock(outbox_.mutex);
+    ASSERT_EQ(outbox_.reasons.size(), 1U);
+    EXPECT_EQ(outbox_.reasons.begin()->second, "the run is gone: nothing was heard of it for 24 h");
+  }
+  ASSERT_TRUE(eventually([&] { return store_.find_run("run")->worst_open == 0; }));
+  EXPECT_EQ(store_.find_run("run")->status, v1::RUN_STATUS_LOST);
+  clock_.now += 700'000;
+  ASSERT_TRUE(eventually([&] { return !engine_->holds("run"); }));
+  clock_.now += 61'000;
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  EXPECT_FALSE(engine_->holds("run")) << "once";
+  // A restart that folds the log finds the same.
+  store_.snapshots.clear();
+  engine_ = std::make_unique<Engine>(options_, store_, outbox_, clock_);
+  engine_->adopt("run");
+  ASSERT_TRUE(eventually([&] { return overview().has_run(); }));
+  EXPECT_EQ(overview().run().open_findings(), 0U);
 }
 
 // The server ended before all ranks of a job had joined: those wait up to 30 s before they try again.

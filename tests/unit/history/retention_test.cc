@@ -162,6 +162,12 @@ TEST_F(Retain, ARunBeyondItsQuotaLosesTheDetailOfItsOldestAttempts) {
   keep(options, 2);
   EXPECT_EQ(count("stretches WHERE thinned"), 1);
   EXPECT_EQ(count("stretches WHERE thinned AND stream = 2 AND first_attempt = 1"), 1);  // of r2, for r1 is pinned
+  const auto told = store_->retention().run_bytes();
+  ASSERT_EQ(told.size(), 1U) << "pinned runs have no limit";
+  EXPECT_EQ(told.begin()->first, "r2");
+  ReadPool::Lease lease(store_->readers());
+  const std::int64_t left = (*lease).scalar("SELECT sum(length(frames)) FROM chunks WHERE id >= 2 << 40");
+  EXPECT_EQ(told.begin()->second, static_cast<std::uint64_t>(left)) << "as it is after the thinning";
   EXPECT_LT(count("chunks"), whole);
   EXPECT_EQ(count("reports"), 400);
 }

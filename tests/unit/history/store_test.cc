@@ -53,6 +53,27 @@ TEST_F(Store, RunsAreFoundByNameAndUidAndReplaced) {
   EXPECT_EQ(running[0].name, "beta");
 }
 
+TEST_F(Store, LostRunsWithSomethingOpenComeOldestFirst) {
+  engine::CommitBatch batch;
+  const auto add = [&](const char* name, v1::RunStatus status, v1::Severity open, std::int64_t last_report_ms) {
+    auto row = run_row(std::string("uid-") + name, name);
+    row.status = status;
+    row.worst_open = open;
+    row.last_report_ms = last_report_ms;
+    batch.runs.push_back(row);
+  };
+  add("late", v1::RUN_STATUS_LOST, v1::SEVERITY_INFO, 20);
+  add("early", v1::RUN_STATUS_LOST, v1::SEVERITY_CRITICAL, 10);
+  add("settled", v1::RUN_STATUS_LOST, v1::SEVERITY_UNSPECIFIED, 5);
+  add("running", v1::RUN_STATUS_RUNNING, v1::SEVERITY_CRITICAL, 5);
+  store_->commit(batch);
+  const auto lost = store_->list_lost(10);
+  ASSERT_EQ(lost.size(), 2U);
+  EXPECT_EQ(lost[0].name, "early");
+  EXPECT_EQ(lost[1].name, "late");
+  EXPECT_EQ(store_->list_lost(1).size(), 1U);
+}
+
 TEST_F(Store, IncarnationsAndTablesComeBackInOrderAndDurableSeqNeverFalls) {
   engine::CommitBatch batch;
   auto newer = incarnation_row("u1", 3, 9);

@@ -21,6 +21,7 @@ struct ServerTest : ::testing::Test {
   FakeAlerts alerts;
   std::mutex mutex;
   std::string reason;
+  decltype(Sources::answered) answered;
   Options options;
   std::unique_ptr<Server> server;
 
@@ -31,7 +32,11 @@ struct ServerTest : ::testing::Test {
                                                          const std::lock_guard lock(mutex);
                                                          return reason;
                                                        },
-                                                       [this] { return &history; }, [this] { return &alerts; }});
+                                                       [this] { return &history; },
+                                                       [this] { return &alerts; },
+                                                       nullptr,
+                                                       {},
+                                                       answered});
     return server->port();
   }
 };
@@ -52,6 +57,27 @@ TEST_F(ServerTest, Pages) {
   EXPECT_EQ(not_ready.status, 503u);
   EXPECT_THAT(not_ready.body, HasSubstr("history is degraded"));
   EXPECT_EQ(client.get("/healthz").status, 200u);
+}
+
+TEST_F(ServerTest, EveryAnswerIsToldWithItsRouteStatusAndTime) {
+  std::vector<std::string> told;
+  answered = [&](const std::string& route, unsigned status, double seconds) {
+    const std::lock_guard lock(mutex);
+    EXPECT_GE(seconds, 0);
+    told.push_back(route + " " + std::to_string(status));
+  };
+  history.status = {engine::Status::kNotFound, "no run is called r"};
+  {
+    Client client(start());
+    client.get("/metrics");
+    client.get("/api/v1/runs/r");
+    client.get("/api/v1/runs/another");
+    client.get("/nothing");
+    client.get("/api/v1/runs/r?what=1");
+  }
+  server->stop();
+  EXPECT_THAT(told, ::testing::ElementsAre("/metrics 200", "/api/v1/runs/{run} 404", "/api/v1/runs/{run} 404", "none 404",
+                                           "/api/v1/runs/{run} 400"));
 }
 
 TEST_F(ServerTest, HeadHasLengthAndNoBody) {

@@ -206,6 +206,37 @@ TEST_F(TablesTest, ABusyHistoryIsAskedOnceMore) {
   EXPECT_EQ(history_that_is_busy.asked, 4) << "no third time: the server may be overloaded";
 }
 
+// The look-ups of times too: each of them, the first and those in the middle.
+TEST_F(TablesTest, TimesAreAskedForOnceMoreAndNeverGuessed) {
+  struct Busy : StoredAttempts {
+    int calls = 0;
+    int busy_from = 0;  // calls that are refused: from this one on, from 1
+    int busy = 0;       // so many of them
+    engine::Status get_attempt(const v1::GetAttemptRequest& request, v1::GetAttemptResponse& response) override {
+      ++calls;
+      if (calls < busy_from || calls >= busy_from + busy) return StoredAttempts::get_attempt(request, response);
+      return {engine::Status::kUnavailable, "history.db: took too long; try again"};
+    }
+  } history_that_is_busy;
+  router = Router(table_routes({[&]() -> engine::HistoryApi* { return &history_that_is_busy; }, {}}));
+  const std::string target = "runs/r/scaler?from=1020000&to=1060000";
+  ASSERT_EQ(get(target).status, 200u);
+  const v1::AttemptRange range = history_that_is_busy.scaler_request.range();
+  const int calls = history_that_is_busy.calls;
+  for (int call = 1; call <= calls; ++call) {
+    history_that_is_busy.busy_from = call;
+    history_that_is_busy.calls = 0;
+    history_that_is_busy.busy = 1;
+    EXPECT_EQ(get(target).status, 200u) << call;
+    EXPECT_EQ(history_that_is_busy.scaler_request.range().first(), range.first()) << call;
+    EXPECT_EQ(history_that_is_busy.scaler_request.range().last(), range.last()) << call;
+    history_that_is_busy.calls = 0;
+    history_that_is_busy.busy = 2;
+    EXPECT_EQ(get(target).status, 503u) << call;
+    EXPECT_EQ(history_that_is_busy.calls, call + 1) << "nothing more is asked then";
+  }
+}
+
 TEST_F(TablesTest, WhatIsWrongIsSaid) {
   EXPECT_EQ(get("runs/r/scaler?from=yesterday").status, 400u);
   EXPECT_EQ(get("runs/r/scaler?from=-5").status, 400u);

@@ -63,11 +63,11 @@ std::shared_ptr<const engine::RunReadings> make_readings() {
   engine::RoleReading& gradient = out->roles.at(static_cast<std::size_t>(Role::kGradient));
   gradient = {.headroom = 1.25, .non_zero = 1000, .under = 250, .worst_under = 0.75};
   out->roles.at(static_cast<std::size_t>(Role::kParameter)).headroom = 11;
-  out->non_finite_elements.at(static_cast<std::size_t>(Role::kGradient)) = 12;
-  out->non_finite_attempts.at(static_cast<std::size_t>(Role::kGradient)) = 4;
-  out->non_finite_losses = 2;
-  out->skips.at(static_cast<std::size_t>(engine::SkipReason::kGradient)) = 3;
-  out->non_finite_applied = 1;
+  out->counts.non_finite_elements.at(static_cast<std::size_t>(Role::kGradient)) = 12;
+  out->counts.non_finite_attempts.at(static_cast<std::size_t>(Role::kGradient)) = 4;
+  out->counts.non_finite_losses = 2;
+  out->counts.skips.at(static_cast<std::size_t>(domain::SkipReason::kGradient)) = 3;
+  out->counts.non_finite_applied = 1;
   out->tensors = {{"head.weight", Role::kGradient, 1.25}, {"head.bias", Role::kGradient, 2.5}};
   return out;
 }
@@ -179,8 +179,14 @@ TEST_F(ExporterTest, ShowsTheServer) {
   stats.commit_durations.note(60);
   sinks = {
       {.sink = "pager", .delivered = 5, .failed = 2, .dropped = 1, .pending = 3, .oldest_seconds = 7.5, .dead_letters = 4}};
-  store = {
-      .database_bytes = 4096, .wal_bytes = 0, .disk_free_bytes = {}, .cache_hits = 9, .cache_misses = 1, .commits_lost = 2};
+  store = {.database_bytes = 4096,
+           .wal_bytes = 0,
+           .disk_free_bytes = {},
+           .cache_hits = 9,
+           .cache_misses = 1,
+           .commits_lost = 2,
+           .ballast_bytes = 0,
+           .ballast_wanted = 100};
   reloads = {.last_successful = false, .success_ms = 1500, .taken = 3, .refused = 1};
   const std::string text = page();
   EXPECT_THAT(text, HasSubstr("scalewatch_build_info{version=\"1.2.3\"} 1\n"));
@@ -201,11 +207,25 @@ TEST_F(ExporterTest, ShowsTheServer) {
   EXPECT_THAT(text, Not(HasSubstr("scalewatch_history_disk_free_bytes "))) << "not known is absent";
   EXPECT_THAT(text, HasSubstr("scalewatch_history_page_cache_reads_total{result=\"hit\"} 9\n"));
   EXPECT_THAT(text, HasSubstr("scalewatch_history_commits_lost_total 2\n"));
+  EXPECT_THAT(text, HasSubstr("scalewatch_history_ballast_bytes 0\n"));
+  EXPECT_THAT(text, HasSubstr("scalewatch_history_ballast_wanted_bytes 100\n"));
+  EXPECT_THAT(text, Not(HasSubstr("scalewatch_run_history_limit_bytes "))) << "no limit is absent";
   EXPECT_THAT(text, HasSubstr("scalewatch_config_reloads_total{result=\"refused\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("scalewatch_config_last_reload_successful 0\n"));
   EXPECT_THAT(text, HasSubstr("scalewatch_config_last_reload_success_timestamp_seconds 1.5\n"));
   EXPECT_THAT(text, HasSubstr("process_resident_memory_bytes "));
   EXPECT_THAT(text, HasSubstr("process_start_time_seconds 1"));
+}
+
+TEST_F(ExporterTest, ShowsWhatRunsTakeOfTheirLimit) {
+  runs = {make_run("digits"), make_run("pinned")};
+  store.run_limit_bytes = 1000;
+  store.run_bytes = {{"digits", 400}, {"not on the page", 1}};
+  const std::string text = page();
+  EXPECT_THAT(text, HasSubstr("scalewatch_run_history_limit_bytes 1000\n"));
+  EXPECT_THAT(text, HasSubstr("scalewatch_run_history_bytes{run=\"digits\"} 400\n"));
+  EXPECT_THAT(text, Not(HasSubstr("scalewatch_run_history_bytes{run=\"pinned\"}")));
+  EXPECT_THAT(text, Not(HasSubstr("not on the page")));
 }
 
 TEST_F(ExporterTest, BoundKeepsTheWorstThenTheNewest) {
@@ -335,13 +355,14 @@ TEST_F(ExporterTest, TenThousandRunsStayWithinTheConfiguredBound) {
     (*run->mutable_run()->mutable_labels())["team"] = "a";
     add_finding(*run, "ScaleDrift", v1::SEVERITY_WARNING);
     readings[run->run().name()] = readings_of_all;
+    store.run_bytes[run->run().name()] = 1;
     runs.push_back(std::move(run));
   }
   const std::string text = page();
   std::size_t series = 0;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) series += line.find("run=\"") != std::string::npos ? 1 : 0;
-  constexpr std::size_t kOfARun = 35 + 10 * kScalers + kTensors + 5 * 6 + 1 + 2 * kCauses.size() + 1;
+  constexpr std::size_t kOfARun = 36 + 10 * kScalers + kTensors + 5 * 6 + 1 + 2 * kCauses.size() + 1;
   EXPECT_LE(series, options.max_runs * kOfARun);
   EXPECT_GE(series, options.max_runs * (kOfARun - 5)) << "METRICS.md says more than there is";
   EXPECT_THAT(text, HasSubstr("scalewatch_runs 100\n"));
@@ -358,10 +379,12 @@ TEST_F(ExporterTest, EndedRunsStayWhenTheEngineForgetsThemOrWasRestarted) {
     return run;
   };
   Exporter exporter = this->exporter();
-  exporter.remember_ended({ended("before", 30'000), ended("long-ago", 61'000), ended("back", 20'000)});
+  exporter.remember_ended(
+      {{ended("before", 30'000), make_readings()}, {ended("long-ago", 61'000), {}}, {ended("back", 20'000), {}}});
   runs = {ended("here", 1000), make_run("back")};  // "back" runs again: the engine knows better
   std::string text = exporter.page();
   EXPECT_THAT(text, HasSubstr("scalewatch_run_status{run=\"before\",status=\"finished\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("scalewatch_headroom_octaves{run=\"before\",role=\"gradient\"} 1.25\n"));
   EXPECT_THAT(text, HasSubstr("scalewatch_run_status{run=\"here\",status=\"finished\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("scalewatch_run_status{run=\"back\",status=\"running\"} 1\n"));
   EXPECT_THAT(text, Not(HasSubstr("run=\"long-ago\"")));
@@ -375,6 +398,16 @@ TEST_F(ExporterTest, EndedRunsStayWhenTheEngineForgetsThemOrWasRestarted) {
   text = exporter.page();
   EXPECT_THAT(text, HasSubstr("run=\"here\""));
   EXPECT_THAT(text, Not(HasSubstr("run=\"before\"")));
+}
+
+TEST_F(ExporterTest, CountsAndTimesRequestsByRoute) {
+  Exporter exporter = this->exporter();
+  exporter.http_ended("/api/v1/runs/{run}", 200, 0.02);
+  exporter.http_ended("/api/v1/runs/{run}", 503, 3);
+  const std::string text = exporter.page();
+  EXPECT_THAT(text, HasSubstr(R"(scalewatch_http_requests_total{code="503",route="/api/v1/runs/{run}"} 1)"));
+  EXPECT_THAT(text, HasSubstr(R"(scalewatch_http_request_duration_seconds_bucket{route="/api/v1/runs/{run}",le="0.025"} 1)"));
+  EXPECT_THAT(text, HasSubstr(R"(scalewatch_http_request_duration_seconds_count{route="/api/v1/runs/{run}"} 2)"));
 }
 
 void rpcs(Exporter& exporter) {
@@ -425,6 +458,7 @@ TEST_F(ExporterTest, PromtoolFindsNothing) {
   Exporter exporter = this->exporter();
   const std::string base = ::testing::TempDir() + "scalewatch_page_" + std::to_string(getpid());
   rpcs(exporter);
+  exporter.http_ended("/metrics", 200, 0.02);
   std::ofstream(base + ".txt") << exporter.page();
   const std::string command = SCALEWATCH_PROMTOOL " check metrics < " + base + ".txt > " + base + ".out 2>&1";
   const int status = std::system(command.c_str());  // NOLINT(bugprone-command-processor): fixed command, own file
