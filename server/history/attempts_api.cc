@@ -99,8 +99,7 @@ void Api::do_get_attempt(const v1::GetAttemptRequest& request, v1::GetAttemptRes
     auto& out = *response.add_tensors();
     *out.mutable_info() = catalog->tensors[tensor].info;
     *out.mutable_record() = to_proto(records.of(tensor).total());
-    const auto& ranks = records.of(tensor).ranks();
-    out.mutable_ranks()->Add(ranks.begin(), ranks.end());
+    records.of(tensor).each_rank([&](std::uint32_t rank) { out.add_ranks(rank); });
     octaves.fill(tensor, out);
   }
 }

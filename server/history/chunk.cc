@@ -211,7 +211,7 @@ std::optional<double> norm_of(const Measured& measured) {
   return std::sqrt(measured.record.sum_sq) / measured.scale;
 }
 
-void TensorSummary::add(std::uint32_t place, const Measured& measured) {
+void TensorSummary::add_total(std::uint32_t place, const Measured& measured) {
   if (records++ == 0) {
     total = measured;
     first = place;
@@ -223,6 +223,10 @@ void TensorSummary::add(std::uint32_t place, const Measured& measured) {
     total.micro_batches += measured.micro_batches;
   }
   last = place;
+}
+
+void TensorSummary::add(std::uint32_t place, const Measured& measured) {
+  add_total(place, measured);
   // The logarithm costs more than all else here: a smaller magnitude has no less headroom.
   const float absmax = measured.record.absmax();
   if (!(measured.target == worst_target && absmax <= worst)) {

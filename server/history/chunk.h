@@ -35,6 +35,8 @@ struct TensorSummary {
   float underflow = 0;  // largest share of subnormal among non-zero elements; rounded up
 
   void add(std::uint32_t place, const Measured& measured);
+  // The same but for headroom, norm and underflow.
+  void add_total(std::uint32_t place, const Measured& measured);
   // Adds records that come after; places are left alone.
   void add(const TensorSummary& later);
 };

@@ -24,7 +24,7 @@ void ChunkBuilder::set(std::size_t tensor, const TensorRows& rows, std::uint64_t
   scores_.assign(groups_.back() + std::size_t{1}, GroupScores{});
   for (std::size_t i = 0; i < rows.rows.size(); ++i) {
     const Measured& measured = rows.rows[i];
-    summary.add(rows.places[i], measured);
+    summary.add_total(rows.places[i], measured);
     scores_[groups_[rows.places[i]]].add(measured);
     if (const float absmax = measured.record.absmax(); !std::isnan(absmax)) {
       const double unscaled = absmax / measured.scale;
@@ -32,6 +32,11 @@ void ChunkBuilder::set(std::size_t tensor, const TensorRows& rows, std::uint64_t
       row_.absmax_min = std::min(row_.absmax_min.value_or(unscaled), unscaled);
     }
   }
+  GroupScores all;
+  for (const auto& group : scores_) all.add(group);
+  summary.headroom = all.headroom();
+  summary.norm = std::isnan(all.norm) ? 0 : all.norm;
+  summary.underflow = std::isnan(all.underflow) ? 0 : all.underflow;
   write_frame(rows, reports_, numel, frames_[tensor]);
   if (summary.records > 0) write_scores(scores_, score_frames_[tensor]);
   const Record& total = summary.total.record;

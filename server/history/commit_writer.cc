@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "server/history/row_check.h"
 #include "server/history/rows.h"
 #include "server/history/scaler_reader.h"
 #include "server/history/seal.h"
@@ -100,12 +101,13 @@ void CommitWriter::put(const engine::ReportRow& row) {
   const std::int64_t run = run_id(row.run_uid);
   const std::int64_t stream = stream_id(run, row.rank, row.incarnation);
   // Only a repeat of (stream, seq) is ignored: a pos that is taken is a mistake and must not drop a report in silence.
-  Query(
-      connection_,
-      "INSERT INTO reports (run, stream, rank, seq, pos, segment, attempt, step, time_ms, retrospective, loss, lr, grad_norm) "
-      "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (stream, seq) DO NOTHING",
-      run, stream, row.rank, row.seq, row.pos, row.segment, row.attempt, row.step, row.time_ms, row.retrospective, row.loss,
-      row.lr, row.grad_norm)
+  Query(connection_,
+        "INSERT INTO reports (" SCALEWATCH_REPORT_CHECKED
+        ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (stream, seq) DO NOTHING",
+        run, stream, row.rank, row.seq, row.pos, row.segment, row.attempt, row.step, row.time_ms, row.retrospective, row.loss,
+        row.lr, row.grad_norm,
+        row_check(run, stream, row.rank, row.seq, row.pos, row.segment, row.attempt, row.step, row.time_ms, row.retrospective,
+                  row.loss, row.lr, row.grad_norm))
       .run();
   if (connection_.changes() == 0) return;
   Query(connection_, "INSERT INTO payloads (id, payload) VALUES (?, ?)", connection_.last_rowid(), Blob{sealed(row.payload)})
@@ -118,10 +120,11 @@ void CommitWriter::put(const engine::ReportRow& row) {
           scaler.scaler, row.attempt / kScalerBucket)
         .run();
     Query(connection_,
-          "INSERT OR REPLACE INTO scaler_rows (run, segment, scaler, attempt, rank, step, time_ms, scale_before, scale_after, "
-          "growth_tracker, outcome, loss) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+          "INSERT OR REPLACE INTO scaler_rows (" SCALEWATCH_SCALER_CHECKED ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
           run, row.segment, scaler.scaler, row.attempt, row.rank, row.step, row.time_ms, scaler.scale_before,
-          scaler.scale_after, scaler.growth_tracker, scaler.outcome, row.loss)
+          scaler.scale_after, scaler.growth_tracker, scaler.outcome, row.loss,
+          row_check(run, row.segment, scaler.scaler, row.attempt, row.rank, row.step, row.time_ms, scaler.scale_before,
+                    scaler.scale_after, scaler.growth_tracker, scaler.outcome, row.loss))
         .run();
   }
 }

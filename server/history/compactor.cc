@@ -10,6 +10,7 @@
 #include "scalewatch/v1/alerts.pb.h"
 #include "server/engine/ports/history_store.h"
 #include "server/history/keys.h"
+#include "server/history/row_check.h"
 #include "server/history/scaler_sums.h"
 #include "server/history/seal.h"
 
@@ -237,7 +238,8 @@ void Compactor::compact(std::int64_t stream, Stream& state, bool idle) {
   std::vector<std::uint64_t> seqs;
   {
     Query rows(*reader_,
-               "SELECT reports.id, seq, attempt, payload FROM reports JOIN payloads ON payloads.id = reports.id "
+               "SELECT reports.id, seq, attempt, payload, " SCALEWATCH_REPORT_CHECKED
+               " FROM reports JOIN payloads ON payloads.id = reports.id "
                "WHERE stream = ? AND seq > ? AND NOT retrospective ORDER BY seq LIMIT ?",
                stream, state.last_seq, most);
     std::size_t bytes = 0;
@@ -247,7 +249,7 @@ void Compactor::compact(std::int64_t stream, Stream& state, bool idle) {
       if (ended) break;
       // What was damaged must not get a seal of its own.
       const auto payload = unsealed(rows, 3);
-      if (!payload || !builder.add(rows.u64(2), *payload)) {
+      if (!payload || !row_is_whole(rows, 4) || !builder.add(rows.u64(2), *payload)) {
         if (ids.empty()) {
           spdlog::warn("report {} of stream {} can't be packed: what follows it stays rows", rows.u64(1), stream);
           state.stuck = true;

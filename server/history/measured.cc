@@ -81,9 +81,18 @@ v1::Record to_proto(const Measured& measured) {
 }
 
 void RankMerge::add(std::uint32_t rank, std::uint32_t shard, const Measured& measured) {
-  if (ranks_.empty() || ranks_.back() != rank) ranks_.push_back(rank);
-  const auto same = std::find_if(shards_.begin(), shards_.end(), [&](const Piece& piece) { return piece.shard == shard; });
-  if (same == shards_.end()) {
+  if (!any_) {
+    any_ = true;
+    first_rank_ = rank;
+    first_ = {shard, measured};
+    return;
+  }
+  if ((ranks_.empty() ? first_rank_ : ranks_.back()) != rank) ranks_.push_back(rank);
+  Piece* same = first_.shard == shard ? &first_ : nullptr;
+  for (std::size_t i = 0; same == nullptr && i < shards_.size(); ++i) {
+    if (shards_[i].shard == shard) same = &shards_[i];
+  }
+  if (same == nullptr) {
     shards_.push_back({shard, measured});
     return;
   }
@@ -95,15 +104,16 @@ void RankMerge::add(std::uint32_t rank, std::uint32_t shard, const Measured& mea
 }
 
 Measured RankMerge::total() const {
-  Measured total = shards_.front().measured;
-  for (std::size_t i = 1; i < shards_.size(); ++i) {
-    combine(total, shards_[i].measured);
-    total.micro_batches = std::max(total.micro_batches, shards_[i].measured.micro_batches);
+  Measured total = first_.measured;
+  for (const Piece& piece : shards_) {
+    combine(total, piece.measured);
+    total.micro_batches = std::max(total.micro_batches, piece.measured.micro_batches);
   }
   return total;
 }
 
 void RankMerge::clear() {
+  any_ = false;
   shards_.clear();
   ranks_.clear();
 }

@@ -36,9 +36,14 @@ class RankMerge {
  public:
   // Ranks come in rising order. `shard` tells shards of the tensor apart.
   void add(std::uint32_t rank, std::uint32_t shard, const Measured& measured);
-  [[nodiscard]] bool empty() const { return shards_.empty(); }
+  [[nodiscard]] bool empty() const { return !any_; }
   [[nodiscard]] Measured total() const;  // of one that is not empty
-  [[nodiscard]] const std::vector<std::uint32_t>& ranks() const { return ranks_; }
+  // Calls take(rank) for each rank that it is of, rising.
+  template <class Take>
+  void each_rank(const Take& take) const {
+    if (any_) take(first_rank_);
+    for (const std::uint32_t rank : ranks_) take(rank);
+  }
   void clear();
 
  private:
@@ -46,7 +51,11 @@ class RankMerge {
     std::uint32_t shard = 0;
     Measured measured;
   };
-  std::vector<Piece> shards_;  // by lowest rank
+  // The first shard and rank by themselves: mostly there is one of each, and a snapshot merges many tensors.
+  bool any_ = false;
+  std::uint32_t first_rank_ = 0;
+  Piece first_;
+  std::vector<Piece> shards_;  // further ones, by lowest rank
   std::vector<std::uint32_t> ranks_;
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "server/history/older_reading.h"
+#include "server/history/row_check.h"
 
 namespace scalewatch::history {
 
@@ -76,11 +77,13 @@ std::optional<std::uint64_t> ReportReader::read_older(OlderReading& older, const
 
 bool ReportReader::read_page(const ReportRange& range, Place& place, std::vector<StoredReport>& rows) {
   static constexpr const char* kAll =
-      "SELECT id, stream, rank, attempt, step, time_ms, retrospective, loss, lr, grad_norm "
+      "SELECT id, stream, rank, attempt, step, time_ms, retrospective, loss, lr, grad_norm, " SCALEWATCH_REPORT_CHECKED
+      " "
       "FROM reports INDEXED BY reports_by_attempt WHERE run = ? AND segment = ? AND (attempt, rank, id) > (?, ?, ?) "
       "AND attempt <= ? ORDER BY attempt, rank, id";
   static constexpr const char* kOneRank =
-      "SELECT id, stream, rank, attempt, step, time_ms, retrospective, loss, lr, grad_norm "
+      "SELECT id, stream, rank, attempt, step, time_ms, retrospective, loss, lr, grad_norm, " SCALEWATCH_REPORT_CHECKED
+      " "
       "FROM reports INDEXED BY reports_by_attempt WHERE run = ? AND segment = ? AND (attempt, rank, id) > (?, ?, ?) "
       "AND attempt <= ? AND rank = ? ORDER BY attempt, rank, id";
   Query query(reading_.connection(), range.rank ? kOneRank : kAll, range.run, range.segment, place.attempt, place.rank,
@@ -88,8 +91,9 @@ bool ReportReader::read_page(const ReportRange& range, Place& place, std::vector
   if (range.rank) query.bind(*range.rank);
   for (std::size_t count = 0; query.step(); ++count) {
     if (count > 0 && (count == kPageRows || reading_.page_over())) return true;
-    auto& row = rows.emplace_back();
     place = {query.u64(3), query.i64(2), query.i64(0)};
+    if (!row_is_whole(query, 10)) continue;  // verify tells; the others are worth showing
+    auto& row = rows.emplace_back();
     row.id = query.i64(0);
     row.stream = query.i64(1);
     row.rank = query.u32(2);

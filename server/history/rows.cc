@@ -17,24 +17,25 @@ std::string select_runs(std::string_view clauses) {
   return sql.append(clauses);
 }
 
-StoredRun read_run(const Query& query) {
-  StoredRun run;
+void read_run(const Query& query, StoredRun& run) {
   run.id = query.i64(0);
-  run.row.run_uid = query.bytes(1);
-  run.row.name = query.bytes(2);
+  run.row.run_uid = query.view(1);
+  run.row.name = query.view(2);
   run.row.created_ms = query.i64(3);
   run.row.last_report_ms = query.i64(4);
   run.row.segment = query.u32(5);
   run.row.status = query.i32(6);
   run.row.worst_open = query.i32(7);
   run.row.overview = unsealed(query, 8).value_or(kNoMessage);
-  return run;
 }
 
 std::optional<StoredRun> find_stored_run(Connection& connection, const std::string& name_or_uid) {
   for (const char* where : {"WHERE uid = ?", "WHERE name = ?"}) {
     Query query(connection, select_runs(where), name_or_uid);
-    if (query.step()) return read_run(query);
+    if (!query.step()) continue;
+    StoredRun run;
+    read_run(query, run);
+    return run;
   }
   return std::nullopt;
 }

@@ -20,7 +20,7 @@ struct StoredRun {
 
 // SELECT of a run's columns, as read_run takes them, with what follows FROM runs.
 std::string select_runs(std::string_view clauses);
-StoredRun read_run(const Query& query);
+void read_run(const Query& query, StoredRun& run);
 // By run_uid, else by name.
 std::optional<StoredRun> find_stored_run(Connection& connection, const std::string& name_or_uid);
 

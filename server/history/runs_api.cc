@@ -46,18 +46,18 @@ v1::GetRunResponse overview_of(const engine::RunRow& row) {
 }
 
 // Of an overview only the run itself: a wide one has a thousand ranks that a list does not show. False when it is damaged.
-bool summarize(const engine::RunRow& row, v1::RunSummary& run) {
+bool summarize(std::string_view overview, v1::RunSummary& run) {
   using google::protobuf::internal::WireFormatLite;
   constexpr auto kRun = WireFormatLite::MakeTag(v1::GetRunResponse::kRunFieldNumber, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
-  google::protobuf::io::CodedInputStream in(reinterpret_cast<const std::uint8_t*>(row.overview.data()),
-                                            static_cast<int>(row.overview.size()));
+  google::protobuf::io::CodedInputStream in(reinterpret_cast<const std::uint8_t*>(overview.data()),
+                                            static_cast<int>(overview.size()));
   while (const std::uint32_t tag = in.ReadTag()) {
     std::uint32_t size = 0;
     if (tag != kRun) {
       if (!WireFormatLite::SkipField(&in, tag)) return false;
       continue;
     }
-    if (!in.ReadVarint32(&size) || size > row.overview.size()) return false;
+    if (!in.ReadVarint32(&size) || size > overview.size()) return false;
     const auto limit = in.PushLimit(static_cast<int>(size));
     if (!run.MergePartialFromCodedStream(&in)) return false;
     in.PopLimit(limit);
@@ -104,10 +104,10 @@ void Api::do_list_runs(const v1::ListRunsRequest& request, v1::ListRunsResponse&
             kToken, {std::to_string(last.row.worst_open), std::to_string(last.row.last_report_ms), std::to_string(last.id)}));
         return;
       }
-      last = read_run(query);
+      read_run(query, last);
       auto& run = *response.add_runs();
       // One that is damaged is listed by its columns: it must not hide the others.
-      if (!summarize(last.row, run)) run.Clear();
+      if (!summarize(last.row.overview, run)) run.Clear();
       take_columns(last.row, run);
     }
   }

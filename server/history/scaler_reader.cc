@@ -34,7 +34,9 @@ bool read_page(ReadPool& pool, const ScalerRange& range, std::uint64_t& next, st
         continue;
       }
       if (!rows.empty() && (rows.size() >= kPageAttempts || lease.page_over())) return true;
-      rows.push_back(read_scaler_row(query));
+      auto row = read_scaler_row(query);
+      if (!row) continue;  // verify tells; the next rank stands for the attempt
+      rows.push_back(*row);
       next = attempt + 1;
       repeats = 0;
     }
@@ -69,7 +71,8 @@ bool read_sums(ReadPool& pool, const ScalerRange& range, std::uint64_t& bucket, 
 
 }  // namespace
 
-StoredScaler read_scaler_row(const Query& query) {
+std::optional<StoredScaler> read_scaler_row(const Query& query) {
+  if (!row_is_whole(query, 8)) return std::nullopt;
   StoredScaler row;
   row.attempt = query.u64(0);
   row.step = query.i64(1);

@@ -8,6 +8,7 @@
 
 #include "scalewatch/v1/history.pb.h"
 #include "server/history/read_pool.h"
+#include "server/history/row_check.h"
 
 namespace scalewatch::history {
 
@@ -27,11 +28,12 @@ struct StoredScaler {
 
 // Of a segment's scaler: attempts from and to, ranks from and to, inclusive; in order of attempt, then rank.
 inline constexpr const char* kScalerSelect =
-    "SELECT attempt, step, scale_before, scale_after, growth_tracker, outcome, loss, rank FROM scaler_rows "
+    "SELECT attempt, step, scale_before, scale_after, growth_tracker, outcome, loss, rank, " SCALEWATCH_SCALER_CHECKED
+    " FROM scaler_rows "
     "WHERE run = ? AND segment = ? AND scaler = ? AND attempt >= ? AND attempt <= ? AND rank >= ? AND rank <= ? "
     "ORDER BY attempt, rank";
-// A row of it.
-StoredScaler read_scaler_row(const Query& query);
+// A row of it; absent when it is damaged.
+std::optional<StoredScaler> read_scaler_row(const Query& query);
 
 struct ScalerRange {
   std::int64_t run = 0;

@@ -17,12 +17,13 @@ void sum_bucket(Connection& writer, std::int64_t run, std::uint32_t segment, std
   for (std::uint64_t next = bucket * kScalerBucket; next < (bucket + 1) * kScalerBucket;) {
     Query row(writer, kScalerSelect, run, segment, scaler, next, (bucket + 1) * kScalerBucket - 1, 0,
               std::int64_t{std::numeric_limits<std::uint32_t>::max()});
-    if (!row.step()) break;
-    const StoredScaler stored = read_scaler_row(row);
-    one_rank = one_rank && (only_rank < 0 || only_rank == stored.rank);
-    only_rank = stored.rank;
-    add_to_point(stored, point);
-    next = stored.attempt + 1;
+    std::optional<StoredScaler> stored;
+    while (!stored && row.step()) stored = read_scaler_row(row);
+    if (!stored) break;
+    one_rank = one_rank && (only_rank < 0 || only_rank == stored->rank);
+    only_rank = stored->rank;
+    add_to_point(*stored, point);
+    next = stored->attempt + 1;
   }
   if (only_rank < 0) return;
   Query(writer,

@@ -328,6 +328,14 @@ void add_feed_term(Connection& connection) {
   }
 }
 
+// Columns that came later, likewise: a row that a server wrote which does not know them is not checked.
+void add_row_checks(Connection& connection) {
+  for (const std::string table : {"reports", "scaler_rows"}) {
+    if (connection.scalar(("SELECT count(*) FROM pragma_table_info('" + table + "') WHERE name = 'crc'").c_str()) > 0) continue;
+    connection.execute(("ALTER TABLE " + table + " ADD COLUMN crc INTEGER").c_str());  // row_check.h; NULL = not known
+  }
+}
+
 // Version 1 kept payloads in reports.
 constexpr const char* kFromVersion1 = R"sql(
 INSERT INTO payloads (id, payload) SELECT id, payload FROM reports;
@@ -365,6 +373,7 @@ void prepare_schema(Connection& connection, const std::string& path) {
     for (const char* part : {kSchema, kChunks, kViews, kSeal, kSilences, kStoreState, kShared, kScores})
       connection.execute(part);
     add_outbox_columns(connection);
+    add_row_checks(connection);
     return;
   }
   if (application != kApplicationId) {
@@ -383,6 +392,7 @@ void prepare_schema(Connection& connection, const std::string& path) {
   connection.execute(kScores);
   add_feed_term(connection);
   add_outbox_columns(connection);
+  add_row_checks(connection);
 }
 
 }  // namespace scalewatch::history

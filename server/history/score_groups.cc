@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "cuda/record/format.h"
 #include "server/history/keys.h"
 #include "server/history/packed_column.h"
 
@@ -119,27 +120,47 @@ std::vector<std::uint64_t> groups_of(std::span<const std::uint64_t> attempts) {
   return groups;
 }
 
+// Logarithms cost more than all else here: they decide only between targets.
+void GroupScores::take_peak(float absmax, double its_scale, DType its_target) {
+  const bool first = std::isnan(peak);
+  if (!first && its_target == target) {
+    if (absmax <= peak) return;
+  } else {
+    const auto has_headroom = absmax > 0 && std::isfinite(absmax) && format_limits(its_target).max_finite > 0;
+    if (!has_headroom || (!first && *headroom_of(peak_of(absmax, its_target)) >= *headroom())) return;
+  }
+  peak = absmax;
+  scale = its_scale;
+  target = its_target;
+}
+
 void GroupScores::add(const Measured& measured) {
   const Record& record = measured.record;
   non_finite += record.non_finite();
-  if (const auto value = norm_of(measured)) widen(norm, rounded_up(*value));
-  if (const auto value = underflow_of(measured)) widen(underflow, rounded_up(*value));
+  // Rounded only where it counts.
+  const auto take = [](float& largest, std::optional<double> value) {
+    if (value && !(largest >= *value) && !std::isnan(*value)) largest = rounded_up(*value);
+  };
+  take(norm, norm_of(measured));
+  take(underflow, underflow_of(measured));
   const float absmax = record.absmax();
-  if (std::isnan(absmax)) return;
+  // Most are no larger than one before.
+  if (std::isnan(absmax) || (measured.target == target && measured.scale == scale && absmax <= peak)) return;
   widen(magnitude, unscaled(absmax, measured.scale));
-  // The logarithm costs more than all else here: it decides only between targets.
-  if (measured.target == target && !std::isnan(peak)) {
-    if (absmax <= peak) return;
-  } else {
-    const auto octaves = headroom_of(measured);
-    if (!octaves) return;
-    if (const auto least = std::isnan(peak) ? std::nullopt : headroom_of(peak_of(peak, target)); least && *octaves >= *least) {
-      return;
-    }
+  take_peak(absmax, measured.scale, measured.target);
+}
+
+void GroupScores::add(const GroupScores& other) {
+  non_finite += other.non_finite;
+  for (const auto field : {&GroupScores::magnitude, &GroupScores::norm, &GroupScores::underflow}) {
+    if (!std::isnan(other.*field)) widen(this->*field, other.*field);
   }
-  peak = absmax;
-  scale = measured.scale;
-  target = measured.target;
+  if (!std::isnan(other.peak)) take_peak(other.peak, other.scale, other.target);
+}
+
+std::optional<double> GroupScores::headroom() const {
+  if (std::isnan(peak)) return std::nullopt;
+  return headroom_of(peak_of(peak, target));
 }
 
 double GroupScores::shown(By::By by) const {
@@ -155,8 +176,7 @@ double GroupScores::shown(By::By by) const {
     case Need::kHeadroom:
       break;
   }
-  if (std::isnan(peak)) return static_cast<double>(kNone);
-  return headroom_of(peak_of(peak, target)).value_or(kNone);
+  return headroom().value_or(kNone);
 }
 
 void write_scores(std::span<const GroupScores> groups, std::string& out) {

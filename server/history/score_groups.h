@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,8 +44,13 @@ struct GroupScores {
   std::uint64_t non_finite = 0;
 
   void add(const Measured& measured);
+  void add(const GroupScores& other);
+  [[nodiscard]] std::optional<double> headroom() const;
   // What a picture shows of them, as told() says it; NaN: nothing.
   [[nodiscard]] double shown(By::By by) const;
+
+ private:
+  void take_peak(float absmax, double its_scale, DType its_target);
 };
 
 // Appends a tensor's frame: nothing when it has no record.

@@ -162,6 +162,12 @@ bool Query::step() {
 bool Query::is_null(int column) const {
   return sqlite3_column_type(statement_, column) == SQLITE_NULL;
 }
+bool Query::is_integer(int column) const {
+  return sqlite3_column_type(statement_, column) == SQLITE_INTEGER;
+}
+int Query::columns() const {
+  return sqlite3_column_count(statement_);
+}
 std::int64_t Query::i64(int column) const {
   return sqlite3_column_int64(statement_, column);
 }

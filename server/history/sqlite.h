@@ -126,7 +126,9 @@ class Query {
     }
   }
 
+  [[nodiscard]] int columns() const;
   [[nodiscard]] bool is_null(int column) const;
+  [[nodiscard]] bool is_integer(int column) const;
   [[nodiscard]] std::int64_t i64(int column) const;
   [[nodiscard]] std::uint64_t u64(int column) const { return static_cast<std::uint64_t>(i64(column)); }
   [[nodiscard]] std::uint32_t u32(int column) const { return static_cast<std::uint32_t>(i64(column)); }

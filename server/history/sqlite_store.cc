@@ -8,6 +8,7 @@
 #include "server/history/folder_lock.h"
 #include "server/history/reading.h"
 #include "server/history/report_reader.h"
+#include "server/history/row_check.h"
 #include "server/history/rows.h"
 #include "server/history/scaler_reader.h"
 #include "server/history/schema.h"
@@ -40,10 +41,11 @@ class ScalerFill {
     }
     for (const std::uint32_t scaler : numbers->second) {
       Query query(connection_,
-                  "SELECT scale_before, scale_after, growth_tracker, outcome FROM scaler_rows "
+                  "SELECT scale_before, scale_after, growth_tracker, outcome, " SCALEWATCH_SCALER_CHECKED
+                  " FROM scaler_rows "
                   "WHERE run = ? AND segment = ? AND scaler = ? AND attempt = ? AND rank = ?",
                   run_, row.segment, scaler, row.attempt, row.rank);
-      if (!query.step()) continue;
+      if (!query.step() || !row_is_whole(query, 4)) continue;
       auto& out = row.scalers.emplace_back();
       out.scaler = scaler;
       out.scale_before = query.number(0);
@@ -214,7 +216,7 @@ std::vector<engine::RunRow> SqliteStore::list_running(std::size_t limit) {
   ReadPool::Lease lease(readers_, ReadPool::Limit::kNone);
   Query query(*lease, select_runs("WHERE status = ? ORDER BY last_report_ms DESC, id LIMIT ?"), kRunning, limit);
   std::vector<engine::RunRow> rows;
-  while (query.step()) rows.push_back(read_run(query).row);
+  for (StoredRun run; query.step(); rows.push_back(run.row)) read_run(query, run);
   return rows;
 }
 
@@ -344,7 +346,8 @@ bool SqliteStore::read_log_page(Reading& reading, std::int64_t run, std::uint64_
   // Two cursors that are merged by hand: each is one walk along an index, whatever the planner thinks.
   Query reports(connection,
                 "SELECT r.pos, r.rank, s.incarnation, r.seq, r.segment, r.attempt, r.step, r.time_ms, r.retrospective, r.loss, "
-                "r.lr, r.grad_norm, p.payload, r.id, r.stream FROM reports r INDEXED BY reports_by_pos "
+                "r.lr, r.grad_norm, p.payload, r.id, r.stream, r.run, r.stream, r.rank, r.seq, r.pos, r.segment, r.attempt, "
+                "r.step, r.time_ms, r.retrospective, r.loss, r.lr, r.grad_norm, r.crc FROM reports r INDEXED BY reports_by_pos "
                 "JOIN streams s ON s.id = r.stream LEFT JOIN payloads p ON p.id = r.id "
                 "WHERE r.run = ? AND r.pos > ? ORDER BY r.pos LIMIT ?",
                 run, after_pos, kLogPageRows);
@@ -372,7 +375,10 @@ bool SqliteStore::read_log_page(Reading& reading, std::int64_t run, std::uint64_
       row.lr = reports.number(10);
       row.grad_norm = reports.number(11);
       StoredReport& key = keys.emplace_back();
-      if (reports.is_null(12)) {
+      const bool whole = row_is_whole(reports, 15);
+      if (!whole) {
+        row.loss = row.lr = row.grad_norm = std::nullopt;  // damaged: without a payload it is told as such
+      } else if (reports.is_null(12)) {
         key.id = reports.i64(13);
         key.stream = reports.i64(14);
         key.rank = row.rank;
@@ -380,7 +386,7 @@ bool SqliteStore::read_log_page(Reading& reading, std::int64_t run, std::uint64_
       } else {
         row.payload = unsealed(reports, 12).value_or("");  // empty: damaged
       }
-      scalers.fill(row);
+      if (whole) scalers.fill(row);
       bytes += row.payload.size();
       has_report = reports.step();
     } else {

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <limits>
 
 #include "scalewatch/v1/alerts.pb.h"
 #include "scalewatch/v1/history.pb.h"
 #include "scalewatch/v1/ingest.pb.h"
 #include "server/engine/ports/history_store.h"
 #include "server/history/keys.h"
+#include "server/history/row_check.h"
 #include "server/history/seal.h"
 
 namespace scalewatch::history {
@@ -342,9 +344,37 @@ void Verifier::check_messages(const char* sql, const std::string& what, bool has
   }
 }
 
+void Verifier::check_rows(const char* table, const char* sql, int key, const std::string& what) {
+  // A file that no server of this version has opened yet has no checksums.
+  Query known(connection_, "SELECT count(*) FROM pragma_table_info(?) WHERE name = 'crc'", std::string_view(table));
+  if (!known.step() || known.i64(0) == 0) return;
+  std::vector<std::int64_t> after(static_cast<std::size_t>(key), std::numeric_limits<std::int64_t>::min());
+  for (bool more = true; more;) {
+    more = false;
+    Query rows(connection_, sql);
+    for (const std::int64_t value : after) rows.bind(value);
+    while (rows.step()) {
+      more = true;
+      std::string which;
+      for (int i = 0; i < key; ++i) after[static_cast<std::size_t>(i)] = rows.i64(i);
+      if (row_is_whole(rows, key)) continue;
+      for (const std::int64_t value : after) which += " " + std::to_string(value);
+      fault(what + which + ": the row is not as it was stored");
+    }
+    if (!progress_(1)) throw engine::StoreError("interrupted", true);
+  }
+}
+
 void Verifier::check_reports() {
   result_.reports = static_cast<std::uint64_t>(connection_.scalar("SELECT count(*) FROM reports"));
   check_messages<v1::Report>("SELECT id, id, payload FROM payloads WHERE id > ? ORDER BY id LIMIT 64", "report ");
+  check_rows("reports", "SELECT id, " SCALEWATCH_REPORT_CHECKED " FROM reports WHERE id > ? ORDER BY id LIMIT 1024", 1,
+             "report");
+  check_rows("scaler_rows",
+             "SELECT run, segment, scaler, attempt, rank, " SCALEWATCH_SCALER_CHECKED
+             " FROM scaler_rows WHERE (run, segment, scaler, attempt, rank) > (?, ?, ?, ?, ?) "
+             "ORDER BY run, segment, scaler, attempt, rank LIMIT 1024",
+             5, "scaler observation (run, segment, scaler, attempt, rank)");
   Query lost(
       connection_,
       "SELECT streams.id, count(*) FROM streams JOIN reports INDEXED BY reports_by_seq ON reports.stream = streams.id AND "

@@ -48,6 +48,9 @@ class Verifier {
   template <class Message>
   void check_messages(const char* sql, const std::string& what, bool has_seals = true);
   void check_reports();
+  // Rows of numbers that are not as they were stored. `sql` takes `key` columns to go on after and gives these, then what is
+  // checked; `what` says which rows they are.
+  void check_rows(const char* table, const char* sql, int key, const std::string& what);
   // The chunk that a stored blob holds, made anew; absent when it can't be read.
   std::optional<ChunkRow> read_chunk(const Stretch& stretch, std::uint32_t block, std::string_view blob);
   // The same made from reports as received; absent unless all are still there.

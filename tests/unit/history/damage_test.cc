@@ -309,6 +309,79 @@ TEST(Seal, AFrameIsCheckedWhenItIsRead) {
   }
 }
 
+// Of rows of numbers every column is covered; one that changed is not served, and costs nothing but itself.
+TEST(Damaged, RowsOfNumbersThatChangedAreLeftOutAndTold) {
+  const std::map<std::string, std::vector<std::string>> columns{
+      {"reports", {"rank", "step", "time_ms", "loss", "lr", "grad_norm"}},
+      {"scaler_rows", {"step", "time_ms", "scale_before", "scale_after", "growth_tracker", "outcome", "loss"}}};
+  for (const auto& [table, names] : columns) {
+    for (const auto& column : names) {
+      SCOPED_TRACE(table + "." + column);
+      Written written;
+      written.add(9);
+      Connection file((written.folder.path / kDatabase).string(), SQLITE_OPEN_READWRITE);
+      const auto api = make_history_api(*written.store);
+      file.execute(("UPDATE " + table + " SET " + column + " = coalesce(" + column + ", 0) + 1 WHERE attempt = 5").c_str());
+      ASSERT_EQ(file.changes(), 1);
+
+      v1::GetScalerHistoryRequest request;
+      request.set_run("alpha");
+      v1::GetScalerHistoryResponse scaler;
+      ASSERT_TRUE(api->get_scaler_history(request, scaler).ok());
+      std::vector<std::uint64_t> attempts;
+      for (const auto& point : scaler.points()) attempts.push_back(point.first_attempt());
+      const bool of_scaler = table == "scaler_rows";
+      EXPECT_EQ(attempts.size(), of_scaler ? 8U : 9U);
+      EXPECT_EQ(std::count(attempts.begin(), attempts.end(), 5U), of_scaler ? 0 : 1);
+
+      v1::GetTensorHistoryRequest tensor;
+      tensor.set_run("alpha");
+      tensor.set_tensor("t0");
+      v1::GetTensorHistoryResponse series;
+      ASSERT_TRUE(api->get_tensor_history(tensor, series).ok());
+      EXPECT_EQ(series.points_size(), of_scaler ? 9 : 8);
+      for (const auto& point : series.points()) EXPECT_TRUE(of_scaler || point.first_attempt() != 5);
+
+      std::size_t damaged = 0;
+      for (const auto& entry : read_all(*written.store, "u1")) {
+        if (!entry.report) continue;
+        const bool changed = entry.report->seq == 5;
+        EXPECT_EQ(entry.report->payload.empty(), changed && !of_scaler);
+        EXPECT_EQ(entry.report->scalers.empty(), changed);
+        damaged += changed ? 1 : 0;
+      }
+      EXPECT_EQ(damaged, 1U);
+      const auto told = verify_folder(written.folder.path, false, [](double) { return true; });
+      EXPECT_EQ(told.faults_found, 1U);
+      EXPECT_THAT(told.faults.empty() ? "" : told.faults[0].what, HasSubstr("the row is not as it was stored"));
+    }
+  }
+}
+
+// A file that such rows came into from a server without checks.
+TEST(Damaged, RowsWithoutAChecksumAreServed) {
+  Written written;
+  written.add(9);
+  Connection((written.folder.path / kDatabase).string(), SQLITE_OPEN_READWRITE)
+      .execute("UPDATE reports SET crc = NULL, loss = 7 WHERE seq = 5; UPDATE scaler_rows SET crc = NULL");
+  for (const auto& entry : read_all(*written.store, "u1")) {
+    EXPECT_TRUE(!entry.report || (!entry.report->payload.empty() && !entry.report->scalers.empty()));
+  }
+  EXPECT_EQ(verify_folder(written.folder.path, false, [](double) { return true; }).faults_found, 0U);
+}
+
+TEST(Damaged, AFileThatHasNoChecksumsOfRowsYetIsVerified) {
+  Written written;
+  written.add(9);
+  written.store.reset();
+  Connection((written.folder.path / kDatabase).string(), SQLITE_OPEN_READWRITE)
+      .execute("ALTER TABLE reports DROP COLUMN crc; ALTER TABLE scaler_rows DROP COLUMN crc");
+  EXPECT_EQ(verify_folder(written.folder.path, false, [](double) { return true; }).faults_found, 0U);
+  written.store = SqliteStore::open(written.folder.path, by_hand());
+  written.add(1);
+  EXPECT_EQ(count_reports(*written.store, "u1"), 10U);
+}
+
 TEST(Damaged, WhatIsServedIsWhatWasStored) {
   Written written;
   written.add(200);

@@ -124,7 +124,9 @@ TEST(RankMerge, ShardsAddAndReplicasAreCountedOnce) {
   EXPECT_EQ(total.record.nan, 5U);
   EXPECT_FLOAT_EQ(total.record.max, 4);
   EXPECT_DOUBLE_EQ(total.record.sum, 10);
-  EXPECT_THAT(merge.ranks(), ::testing::ElementsAre(0, 1, 2));
+  std::vector<std::uint32_t> ranks;
+  merge.each_rank([&](std::uint32_t rank) { ranks.push_back(rank); });
+  EXPECT_THAT(ranks, ::testing::ElementsAre(0, 1, 2));
 }
 
 TEST(NearestNames, AreOfferedNearestFirst) {
