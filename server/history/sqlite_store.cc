@@ -207,7 +207,7 @@ std::vector<engine::RunRow> SqliteStore::list_lost(std::size_t limit) {
   Query query(*lease, select_runs("WHERE status = ? AND worst_open > 0 ORDER BY last_report_ms, id LIMIT ?"),
               static_cast<int>(v1::RUN_STATUS_LOST), limit);
   std::vector<engine::RunRow> rows;
-  while (query.step()) rows.push_back(read_run(query).row);
+  for (StoredRun run; query.step(); rows.push_back(run.row)) read_run(query, run);
   return rows;
 }
 
