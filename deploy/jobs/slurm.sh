@@ -22,7 +22,8 @@ export SCALEWATCH_CA_FILE=/etc/ssl/certs/scalewatch-ca.pem          # authority 
 export SCALEWATCH_SPOOL_DIR="${TMPDIR:-/tmp}/scalewatch-$SLURM_JOB_ID"
 
 # What torch.distributed reads; every task learns its own rank from Slurm.
-MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
+MASTER_ADDR=${hosts%%$'\n'*}
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))
 export MASTER_ADDR MASTER_PORT WORLD_SIZE=$SLURM_NTASKS
 

@@ -134,7 +134,7 @@ class Jobs(unittest.TestCase):
         """The script itself, with stand-ins for Slurm's programs: srun runs two tasks."""
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
-            (folder / "scontrol").write_text("#!/bin/sh\necho node7\necho node8\n")
+            (folder / "scontrol").write_text("#!/bin/sh\necho node7\nsleep 0.3\necho node8\n")
             (folder / "srun").write_text('#!/bin/bash\nset -e\nwhile [[ $1 == --* ]]; do shift; done\n'
                                          'for n in 0 1; do SLURM_PROCID=$n SLURM_LOCALID=$n "$@"; done\n')
             for name in ("scontrol", "srun"):
