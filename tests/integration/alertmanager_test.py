@@ -1,7 +1,17 @@
 """Debian's Alertmanager receives an alert and its resolve, and passes both on."""
-from harness import Case, free_port, get, get_json, main, need, wait_for
+import pathlib
+
+from harness import ROOT, Case, free_port, get, get_json, main, need, wait_for
 
 ALERTMANAGER = need("prometheus-alertmanager")
+
+
+def beside_its_templates(command):
+    """Debian's Alertmanager opens /usr/share/prometheus/alertmanager/default.tmpl; one that is only unpacked sees its own share there."""
+    if pathlib.Path("/usr/share/prometheus/alertmanager/default.tmpl").exists():
+        return command
+    return ["unshare", "--map-root-user", "--mount", "sh", "-c", 'mount --bind "$0" /usr/share && exec "$@"',
+            str(ROOT / "build/tools/usr/share"), *command]
 
 
 class Alertmanager(Case):
@@ -12,8 +22,8 @@ class Alertmanager(Case):
             "route: {receiver: pager, group_by: [alertname, run, subject], group_wait: 100ms, group_interval: 1s, repeat_interval: 1h}\n"
             "receivers:\n"
             f"  - {{name: pager, webhook_configs: [{{url: '{receiver.url}', send_resolved: true}}]}}\n")
-        self.spawn([ALERTMANAGER, f"--config.file={config}", f"--storage.path={self.folder / 'alertmanager'}",
-                    f"--web.listen-address=127.0.0.1:{port}", "--cluster.listen-address="])
+        self.spawn(beside_its_templates([ALERTMANAGER, f"--config.file={config}", f"--storage.path={self.folder / 'alertmanager'}",
+                                         f"--web.listen-address=127.0.0.1:{port}", "--cluster.listen-address="]))
         base = f"http://127.0.0.1:{port}"
         wait_for("Alertmanager", lambda: "OK" in get(base + "/-/ready"))
         return base

@@ -37,6 +37,8 @@ MAY_BE_EMPTY = {
     ("scalewatch-fleet", "Reports lost", "A"): (EVERY, "nothing is lost on loopback"),
     ("scalewatch-server", "Lost, by cause", "A"): (EVERY, "nothing is lost on loopback"),
     ("scalewatch-server", "Turned away", "A"): (EVERY, "nobody was"),
+    ("scalewatch-run", "Loss and gradient norm", "A"): ({"hot"}, "NaN after its first second"),
+    ("scalewatch-run", "Loss and gradient norm", "B"): ({"hot"}, "NaN after its first second"),
     ("scalewatch-server", "Runs and their quota", "A"): (EVERY, "looked at once a minute"),
     ("scalewatch-numerics", "Attempts with non-finite values", "A"): ({"healthy"}, "few"),
     ("scalewatch-numerics", "Non-finite elements", "A"): ({"healthy"}, "few"),

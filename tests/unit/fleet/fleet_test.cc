@@ -231,7 +231,7 @@ TEST_F(FleetTest, WhatWentOnWhileTheHistoryWasAwayGivesWayToWhatIsThere) {
   ASSERT_EQ(join(client, names[0], 3, 3), names[0]);
   shared_.away = false;
   ASSERT_TRUE(eventually([&] { return node(names[0]).fleet.stats().yielded == 1U; }));
-  ASSERT_TRUE(client->peer().ended());
+  ASSERT_TRUE(eventually([&] { return client->peer().ended().has_value(); }));
   ASSERT_EQ(join(client, names[0], 3, 3), names[0]);
   EXPECT_EQ(node(names[0]).fleet.stats().taken_over, 1U);
 }
@@ -340,7 +340,7 @@ TEST_F(FleetTest, AStoppingServerSharesItsRunsAndSendsTheirClientsOn) {
   ASSERT_TRUE(eventually([&] { return node(names[0]).feed->owns(uid); }));
   node(names[0]).say_leaving();
   node(names[0]).fleet.drain();
-  ASSERT_TRUE(client->peer().ended());
+  ASSERT_TRUE(eventually([&] { return client->peer().ended().has_value(); }));
   EXPECT_EQ(client->peer().ended()->cause(), v1::FAULT_CAUSE_MOVED);
   EXPECT_EQ(client->peer().ended()->server(), address(names[1]));
   EXPECT_EQ(shared_.rows.reports(), 9U);
