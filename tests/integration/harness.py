@@ -54,9 +54,6 @@ def end_with_parent():
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
-_held_ports = []
-
-
 def free_port():
     """A loopback port that is this process's until its end.
 
@@ -66,8 +63,9 @@ def free_port():
     held = socket.socket()
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     held.bind(("127.0.0.1", 0))
-    _held_ports.append(held)
-    return held.getsockname()[1]
+    port = held.getsockname()[1]
+    held.detach()  # open until this process ends
+    return port
 
 
 def wait_for(what, condition, timeout=60.0):
@@ -130,6 +128,11 @@ class Sink:
     def bodies(self):
         with self._lock:
             return [body for _, _, body in self.requests]
+
+    def keys(self):
+        """Of all messages, once each: one may come twice where the server ended before it knew that it had come."""
+        with self._lock:
+            return {headers["Idempotency-Key"] for _, headers, _ in self.requests}
 
     def close(self):
         self._server.shutdown()

@@ -111,7 +111,8 @@ class Prometheus(Case):
         known = set(get_json(self.base + "/api/v1/label/__name__/values")["data"])
         documented = dict(re.findall(r"^\| `(\w+)` \| (\w+) \|", (ROOT / "deploy/METRICS.md").read_text(), re.M))
         shown = {name + "_bucket" if kind == "histogram" else name for name, kind in documented.items()}
-        there = {name for name in shown if not name.startswith("scalewatch_shared_history_")}  # of history.clickhouse
+        # Of history.clickhouse and of several servers.
+        there = {name for name in shown if not name.startswith(("scalewatch_shared_history_", "scalewatch_fleet_"))}
         self.assertLessEqual(there - known, set(self.ABSENT), "documented, and not to be seen")
         ours = {re.sub(r"_(bucket|sum|count)$", "", name) if re.sub(r"_(bucket|sum|count)$", "", name) in documented else name
                 for name in known if re.match(r"(scalewatch|process)_\w+$", name)}

@@ -120,8 +120,8 @@ std::uint64_t number(clickhouse::Connection& connection, const std::string& sql)
 // ---- rows a second --------------------------------------------------------------------------------------------------
 
 double through(const Arguments& arguments, const clickhouse::Options& options, Output& out) {
-  const std::string config =
-      "collection:\n  stats_leader: false\nhistory:\n  clickhouse:\n    hosts: " + options.hosts + "\n    database: " + options.database + "\n";
+  const std::string config = "collection:\n  stats_leader: false\nhistory:\n  clickhouse:\n    hosts: " + options.hosts +
+                             "\n    database: " + options.database + "\n";
   bench::ServerProcess server(config);
   clickhouse::Connection connection(options);
   bench::LoadOptions load_options;

@@ -90,8 +90,14 @@ struct ExporterTest : ::testing::Test {
                for (const auto& run : runs) shown.push_back({run, readings[run->run().name()]});
                return shown;
              },
-             [this] { return stats; }, [this] { return sinks; }, [this] { return store; }, [this] { return reloads; },
-             [this] { return now; }, {}, {}, [this] { return fleet; }},
+             [this] { return stats; },
+             [this] { return sinks; },
+             [this] { return store; },
+             [this] { return reloads; },
+             [this] { return now; },
+             {},
+             {},
+             [this] { return fleet; }},
             "1.2.3"};
   }
   std::string page() { return exporter().page(); }
