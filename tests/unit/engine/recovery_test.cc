@@ -319,7 +319,6 @@ TEST_F(Recovery, RanksOfARunThatBeginsAnewAreWaitedFor) {
   engine_ = std::make_unique<Engine>(options_, store_, outbox_, clock_);
   TestClient early(*engine_, {.world_size = 2});
   ASSERT_TRUE(early.join(3));
-  uid_ = uid(store_);
   const auto closed = [&] {
     std::lock_guard lock(store_.mutex);
     const auto& log = store_.log[uid_];
@@ -330,6 +329,7 @@ TEST_F(Recovery, RanksOfARunThatBeginsAnewAreWaitedFor) {
   early.send_table();
   for (std::uint64_t seq = 1; seq <= 20; ++seq) early.send(early.report(seq));
   ASSERT_TRUE(early.durable(20));
+  uid_ = uid(store_);
   clock_.now += 20'000;
   early.send(early.report(21));
   ASSERT_TRUE(early.durable(21));
