@@ -96,7 +96,7 @@ class Prometheus(Case):
         server = self.server(sinks=({"name": "hook", "type": "webhook", "url": hook.url},), settings=("history.max_run_size=1GiB",))
         self.scrape(server, rules)
         # Hot goes wrong after some 140 steps, and alerts need some scrapes of that.
-        runs = {"healthy": (120, 2), "hot": (320, 1), "nan-data": (120, 2), "no-update": (200, 1)}
+        runs = {"healthy": (120, 2), "hot": (480, 1), "nan-data": (120, 2), "no-update": (500, 1)}
         for mode, (steps, ranks) in runs.items():
             self.spawn(self.demo_command(server, mode, "--run", mode, "--steps", str(steps), "--ranks", str(ranks), "--step-ms", "20"))
 
