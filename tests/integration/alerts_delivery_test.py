@@ -106,6 +106,7 @@ class AlertsDelivery(Case):
                 receiver.plan = [(None, step)]
                 self.launch(server)
                 self.assertTrue(done.wait(60))
+                server.kill()  # where the step met a message of the server before
 
         cut(False, True)  # sent and not answered; answered and not marked
         server.start()
@@ -137,6 +138,7 @@ class AlertsDelivery(Case):
         receiver.plan = [("resolved", step)]
         self.launch(server)
         self.assertTrue(done.wait(60))  # answered and not marked
+        server.kill()
         server.start()
         wait_for("every resolve", lambda: ids <= set(receiver.keys("resolved")))
         wait_for("everything marked", lambda: all(d["delivered"] for d in self.told(server, "cut").values()))

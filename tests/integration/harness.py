@@ -191,7 +191,10 @@ class Server:
 
         def ready():
             if self.process.poll() is not None:
-                raise RuntimeError(f"scalewatchd ended with {self.process.returncode}: {self.log()}")
+                told = f"scalewatchd ended with {self.process.returncode}: {self.log()}"
+                if "Address already in use" in told.splitlines()[-1]:  # a killed server's sockets may outlive it for a moment
+                    self._spawn()
+                raise RuntimeError(told)
             found = dict(line.split("=", 1) for line in ports.read_text().split())
             self.grpc_port, self.http_port = int(found["grpc"]), int(found["http"])
             return "ready" in get(self.http + "/readyz")
