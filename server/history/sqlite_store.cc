@@ -343,16 +343,17 @@ bool SqliteStore::rebuild(Reading& reading, StoredRecords& records, const Stored
 bool SqliteStore::read_log_page(Reading& reading, std::int64_t run, std::uint64_t after_pos, std::vector<LogEntry>& page,
                                 std::vector<StoredReport>& keys) {
   Connection& connection = reading.connection();
-  // Two cursors that are merged by hand: each is one walk along an index, whatever the planner thinks.
+  // Two cursors that are merged by hand: each is one walk along an index, whatever the planner thinks. Either may fill the page
+  // alone, and gives one row more then, by which a page is told from the end.
   Query reports(connection,
                 "SELECT r.pos, r.rank, s.incarnation, r.seq, r.segment, r.attempt, r.step, r.time_ms, r.retrospective, r.loss, "
                 "r.lr, r.grad_norm, p.payload, r.id, r.stream, r.run, r.stream, r.rank, r.seq, r.pos, r.segment, r.attempt, "
                 "r.step, r.time_ms, r.retrospective, r.loss, r.lr, r.grad_norm, r.crc FROM reports r INDEXED BY reports_by_pos "
                 "JOIN streams s ON s.id = r.stream LEFT JOIN payloads p ON p.id = r.id "
                 "WHERE r.run = ? AND r.pos > ? ORDER BY r.pos LIMIT ?",
-                run, after_pos, kLogPageRows);
+                run, after_pos, kLogPageRows + 1);
   Query inputs(connection, "SELECT pos, payload FROM inputs WHERE run = ? AND pos > ? ORDER BY pos LIMIT ?", run, after_pos,
-               kLogPageRows);
+               kLogPageRows + 1);
   bool has_report = reports.step();
   bool has_input = inputs.step();
   ScalerFill scalers(connection, run);

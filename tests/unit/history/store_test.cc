@@ -164,6 +164,19 @@ TEST_F(Store, LogLongerThanAPageComesWholeAndMayUseTheStoreMeanwhile) {
   EXPECT_EQ(expected, 1501U);
 }
 
+TEST_F(Store, LogOfOneKindComesWholeToo) {
+  engine::CommitBatch batch;
+  for (std::uint64_t i = 1; i <= 1500; ++i) batch.reports.push_back(report_row(stream_, i, i, i));
+  for (std::uint64_t i = 1501; i <= 3000; ++i) batch.inputs.push_back({"u1", i, "input"});
+  store_->commit(batch);
+  std::uint64_t expected = 1;
+  store_->read_log("u1", 0, [&](const auto& entry) {
+    EXPECT_EQ(entry.report ? entry.report->pos : entry.input->pos, expected);
+    ++expected;
+  });
+  EXPECT_EQ(expected, 3001U);
+}
+
 TEST_F(Store, RepeatedReportsAndInputsAreIgnored) {
   engine::CommitBatch batch;
   batch.reports = {report_row(stream_, 1, 1, 1)};
