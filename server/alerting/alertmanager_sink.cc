@@ -6,6 +6,7 @@
 #include <map>
 
 #include "server/alerting/alert_text.h"
+#include "server/alerting/message.h"
 
 namespace scalewatch::alerting {
 
@@ -72,11 +73,12 @@ std::string advice(const v1::Finding& finding) {
 }
 
 json alert_of(const v1::Alert& alert, v1::Severity severity, std::int64_t ends_ms, const std::string& public_url) {
-  json out = {{"labels", labels_of(alert, severity)},
-              {"annotations", {{"summary", alert.finding().summary()}, {"description", description(alert)}}},
-              {"startsAt", rfc3339(alert.fired_ms())},
-              // Alertmanager refuses an end before the start.
-              {"endsAt", rfc3339(std::max(ends_ms, alert.fired_ms()))}};
+  json out = {
+      {"labels", labels_of(alert, severity)},
+      {"annotations", {{"summary", readable(alert.finding().summary())}, {"description", readable(description(alert))}}},
+      {"startsAt", rfc3339(alert.fired_ms())},
+      // Alertmanager refuses an end before the start.
+      {"endsAt", rfc3339(std::max(ends_ms, alert.fired_ms()))}};
   if (alert.finding().advice_size() > 0) out["annotations"]["advice"] = advice(alert.finding());
   if (!alert.runbook().empty()) out["annotations"]["runbook_url"] = alert.runbook();
   if (std::string address = link(public_url, alert); !address.empty()) out["generatorURL"] = std::move(address);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "server/alerting/alert_text.h"
+#include "server/names/escape.h"
 
 namespace scalewatch::alerting {
 
@@ -95,6 +96,17 @@ std::string others(const v1::Alert& alert) {
 
 }  // namespace
 
+std::string readable(std::string_view text) {
+  std::string out;
+  while (true) {
+    const std::size_t end = text.find('\n');
+    out += names::escape(text.substr(0, end));
+    if (end == std::string_view::npos) return out;
+    out += '\n';
+    text.remove_prefix(end + 1);
+  }
+}
+
 std::string cut(std::string text, std::size_t bytes) {
   if (text.size() <= bytes) return text;
   std::size_t end = bytes - 3;
@@ -114,12 +126,12 @@ Message message_of(const Notice& notice, const std::string& public_url) {
   const v1::Alert& alert = notice.alert;
   const v1::Finding& finding = alert.finding();
   Message out;
-  out.title = cut(title_of(notice), kMaxTitle);
+  out.title = cut(names::escape(title_of(notice)), kMaxTitle);
   const auto line = [&](std::string_view what, const std::string& value) {
     if (value.empty()) return;
     if (!out.text.empty()) out.text += '\n';
     if (!what.empty()) out.text += fmt::format("{}: ", what);
-    out.text += cut(value, kMaxLine);
+    out.text += cut(readable(value), kMaxLine);
   };
   if (notice.transition == kTest) line("", "This is a test page: nothing is wrong.");
   line("", finding.summary());

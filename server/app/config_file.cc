@@ -10,8 +10,8 @@
 #include <system_error>
 
 #include "server/app/config.h"
-#include "server/app/nearest.h"
 #include "server/app/settings.h"
+#include "server/names/nearest.h"
 
 namespace scalewatch::app {
 namespace {
@@ -84,7 +84,8 @@ class FileReader {
       std::vector<std::string> keys;
       keys.reserve(all.size());
       for (const Setting& setting : all) keys.push_back(setting.key);
-      fail(at, fmt::format("unknown key {} (did you mean {}?)", key, nearest(key, keys)));
+      const std::string meant = names::nearest(key, keys);
+      fail(at, fmt::format("unknown key {}{}", key, meant.empty() ? "" : fmt::format(" (did you mean {}?)", meant)));
     }
     if (!value.IsScalar() && !value.IsNull()) fail(at, key + ": expected one value");
     try {

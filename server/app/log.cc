@@ -14,6 +14,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "server/names/escape.h"
+
 namespace scalewatch::app::log {
 namespace {
 
@@ -72,30 +74,23 @@ std::string cut(std::string_view value) {
 nlohmann::ordered_json quoted(std::string_view value) {
   return cut(value);
 }
-// What a terminal obeys, or what turns the order of the text around it: DEL, C1 controls, bidirectional and invisible
-// characters.
-bool misleads(std::uint32_t code) {
-  return (code >= 0x7f && code <= 0x9f) || (code >= 0x200b && code <= 0x200f) || (code >= 0x2028 && code <= 0x202e) ||
-         (code >= 0x2060 && code <= 0x2069) || code == 0xfeff;
-}
 
-// JSON whose texts hold none of these but escaped. All of them take one to three bytes, and the rest of JSON is ASCII.
+// JSON whose texts hold no character that misleads but escaped (beyond the basic plane as the two units of UTF-16).
 std::string dump(const nlohmann::ordered_json& json) {
   const std::string text = json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   std::string out;
   out.reserve(text.size());
   for (std::size_t i = 0; i < text.size();) {
-    const auto byte = [&](std::size_t at) { return static_cast<std::uint32_t>(static_cast<unsigned char>(text[i + at])); };
-    const std::size_t bytes = byte(0) < 0x80 ? 1 : byte(0) < 0xe0 ? 2 : byte(0) < 0xf0 ? 3 : 4;
-    std::uint32_t code = byte(0);
-    if (bytes == 2) code = (byte(0) & 0x1fU) << 6U | (byte(1) & 0x3fU);
-    if (bytes == 3) code = (byte(0) & 0x0fU) << 12U | (byte(1) & 0x3fU) << 6U | (byte(2) & 0x3fU);
-    if (bytes < 4 && misleads(code)) {
+    const names::CodePoint point = names::decode(text, i);
+    const auto code = static_cast<std::uint32_t>(point.value);
+    if (!names::misleads(point.value)) {
+      out.append(text, i, point.length);
+    } else if (code < 0x10000) {
       out += fmt::format("\\u{:04x}", code);
     } else {
-      out.append(text, i, bytes);
+      out += fmt::format("\\u{:04x}\\u{:04x}", 0xd800 + ((code - 0x10000) >> 10U), 0xdc00 + (code & 0x3ffU));
     }
-    i += bytes;
+    i += point.length;
   }
   return out;
 }

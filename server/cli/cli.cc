@@ -436,7 +436,7 @@ int perform_paged(CommandLine& line, const Environment& env, const std::string& 
     if (!paged.gone()) throw;  // else the reader has seen enough
   }
   if (!paged.finish())
-    throw CallError("the pager could not be run: " + text::escape(pager) + "; --no-pager goes without", kExitUsage);
+    throw CallError("the pager could not be run: " + names::escape(pager) + "; --no-pager goes without", kExitUsage);
   return code;
 }
 
@@ -468,7 +468,7 @@ int execute(int argc, const char* const* argv, const Environment& env) {
   if (env.config) {
     read_config(*env.config, line.global);
     if (const auto wrong = check_server(line.global.server); !wrong.empty()) {
-      throw ConfigError(text::escape(env.config->path) + ": server: " + text::escape(wrong));
+      throw ConfigError(names::escape(env.config->path) + ": server: " + names::escape(wrong));
     }
   }
   line.progress = env.terminal ? &env.err : nullptr;
@@ -516,7 +516,7 @@ int run(int argc, const char* const* argv, const Environment& env) {
     env.err << "scalewatch: " << error.what() << '\n';
     return kExitUsage;
   } catch (const std::exception& error) {
-    env.err << "scalewatch: " << text::escape(error.what()) << '\n';
+    env.err << "scalewatch: " << names::escape(error.what()) << '\n';
     return kExitNothing;
   }
 }

@@ -9,7 +9,7 @@
 
 #include "scalewatch/v1/alerts.grpc.pb.h"
 #include "scalewatch/v1/history.grpc.pb.h"
-#include "server/cli/text/escape.h"
+#include "server/names/escape.h"
 
 namespace scalewatch::cli {
 
@@ -53,7 +53,7 @@ std::string tls_fault(const std::string& said) {
   auto text = said.substr(at + sign.size());
   text = text.substr(0, text.find_first_of(",;{\""));
   while (text.starts_with(':')) text.erase(0, 1);
-  return text::escape(text);
+  return names::escape(text);
 }
 
 }  // namespace
@@ -75,8 +75,8 @@ struct Client::Impl {
   std::unique_ptr<v1::Alerts::Stub> alerts;
 
   [[noreturn]] void fail(const grpc::Status& status) const {
-    const std::string said = text::escape(status.error_message());
-    const std::string where = text::escape(server);
+    const std::string said = names::escape(status.error_message());
+    const std::string where = names::escape(server);
     switch (status.error_code()) {
       case grpc::StatusCode::NOT_FOUND:
         throw CallError(said, kExitNothing, true);

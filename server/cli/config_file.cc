@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "server/cli/text/escape.h"
-#include "server/cli/text/nearest.h"
+#include "server/names/escape.h"
+#include "server/names/nearest.h"
 
 namespace scalewatch::cli {
 
@@ -53,7 +53,7 @@ TimeStyle parse_time_style(const std::string& word) {
   if (word == "relative") return TimeStyle::kRelative;
   if (word == "absolute") return TimeStyle::kAbsolute;
   if (word == "utc") return TimeStyle::kUtc;
-  throw ConfigError("time is relative, absolute or utc, not " + text::escape(word));
+  throw ConfigError("time is relative, absolute or utc, not " + names::escape(word));
 }
 
 std::optional<ConfigPath> config_path() {
@@ -70,14 +70,14 @@ std::optional<ConfigPath> config_path() {
 void read_config(const ConfigPath& path, GlobalOptions& options) {
   std::error_code error;
   if (!path.required && !std::filesystem::exists(path.path, error)) return;
-  const auto where = text::escape(path.path);
+  const auto where = names::escape(path.path);
   YAML::Node root;
   try {
     root = YAML::LoadFile(path.path);
   } catch (const YAML::BadFile&) {
     throw ConfigError(where + " can't be read");
   } catch (const YAML::Exception& wrong) {
-    throw ConfigError(fmt::format("{}:{}: {}", where, wrong.mark.line + 1, text::escape(wrong.msg)));
+    throw ConfigError(fmt::format("{}:{}: {}", where, wrong.mark.line + 1, names::escape(wrong.msg)));
   }
   if (root.IsNull()) return;
   if (!root.IsMap()) throw ConfigError(where + ": lines of KEY: VALUE are wanted");
@@ -88,9 +88,9 @@ void read_config(const ConfigPath& path, GlobalOptions& options) {
     if (found == keys().end()) {
       std::vector<std::string> known;
       for (const auto& [name, set] : keys()) known.push_back(name);
-      const auto meant = text::nearest(key, known);
+      const auto meant = names::nearest(key, known);
       throw ConfigError(
-          fmt::format("{}:{}: unknown key '{}': {}", where, line, text::escape(key),
+          fmt::format("{}:{}: unknown key '{}': {}", where, line, names::escape(key),
                       meant.empty() ? fmt::format("known are {}", fmt::join(known, ", ")) : "did you mean " + meant + "?"));
     }
     try {

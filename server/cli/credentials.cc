@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/cli/text/escape.h"
+#include "server/names/escape.h"
 
 namespace scalewatch::cli {
 
@@ -28,7 +28,7 @@ std::string contents(const std::string& option, const std::string& path) {
   std::string text(static_cast<std::size_t>(kMaxFileBytes), '\0');
   in.read(text.data(), kMaxFileBytes);
   text.resize(static_cast<std::size_t>(in.gcount()));
-  if (text.empty()) throw CredentialsError(fmt::format("{}: {} cannot be read, or is empty", option, text::escape(path)));
+  if (text.empty()) throw CredentialsError(fmt::format("{}: {} cannot be read, or is empty", option, names::escape(path)));
   return text;
 }
 
@@ -40,7 +40,7 @@ std::string token_of(const Credentials& credentials) {
   if (!token.empty() &&
       (!token.starts_with("swt_") || token.find_first_not_of("abcdefghijklmnopqrstuvwxyz234567_") != std::string::npos)) {
     throw CredentialsError(credentials.token.empty()
-                               ? fmt::format("--token-file: {} holds no token", text::escape(credentials.token_file))
+                               ? fmt::format("--token-file: {} holds no token", names::escape(credentials.token_file))
                                : "SCALEWATCH_TOKEN is no token");
   }
   return token;
@@ -121,7 +121,7 @@ std::shared_ptr<grpc::Channel> make_channel(const std::string& server, const Cre
     throw CredentialsError(
         fmt::format("a token is not sent to {} without encryption, where others could read it: use "
                     "https://{} as the server, or --ca-file",
-                    text::escape(where), text::escape(where)));
+                    names::escape(where), names::escape(where)));
   }
   std::vector<std::unique_ptr<ge::ClientInterceptorFactoryInterface>> interceptors;
   if (!token.empty()) interceptors.push_back(std::make_unique<ShowTokens>(token));

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "server/cli/text/escape.h"
+#include "server/names/escape.h"
 
 namespace scalewatch::cli {
 namespace {
@@ -12,7 +12,7 @@ constexpr std::size_t kMaxNameBytes = 256;
 
 // Of a log's own words: valid UTF-8 without control characters.
 std::string words(const std::string& text, std::size_t most = 1024) {
-  std::string safe = text::escape(text);
+  std::string safe = names::escape(text);
   if (safe.size() <= most) return safe;
   std::size_t end = most;
   while (end > 0 && (static_cast<unsigned char>(safe[end]) & 0xC0U) == 0x80U) --end;

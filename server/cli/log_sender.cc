@@ -16,8 +16,8 @@
 
 #include "scalewatch/v1/ingest.grpc.pb.h"
 #include "server/cli/log_report.h"
-#include "server/cli/text/escape.h"
 #include "server/logimport/log_run.h"
+#include "server/names/escape.h"
 
 namespace scalewatch::cli {
 namespace {
@@ -66,7 +66,7 @@ class Link {
       return;
     }
     const grpc::Status status = stream_->Finish();
-    if (fault_) throw CallError(text::escape(fault_->message()), kExitNothing);
+    if (fault_) throw CallError(names::escape(fault_->message()), kExitNothing);
     client.fail(status.ok() ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "it ended the stream") : status);
   }
   ~Link() {
@@ -225,7 +225,7 @@ struct LogSender::Impl {
     const auto until = Clock::now() + kPatience;
     for (;;) {
       if (const auto fault = link ? link->fault() : std::nullopt; fault && !comes_back(fault->cause())) {
-        throw CallError(text::escape(fault->message()), kExitNothing);
+        throw CallError(names::escape(fault->message()), kExitNothing);
       }
       if (link) drop_link();
       try {

@@ -7,9 +7,9 @@
 #include <string_view>
 
 #include "server/cli/options.h"
-#include "server/cli/text/escape.h"
 #include "server/cli/text/layout.h"
 #include "server/cli/text/units.h"
+#include "server/names/escape.h"
 
 namespace scalewatch::cli {
 
@@ -32,7 +32,7 @@ struct Screen {
     for (const auto& line : text::wrap(text, width)) out << paint(line, style) << '\n';
   }
   // A name of somebody else's making, safe to print.
-  [[nodiscard]] static std::string name(std::string_view bytes) { return text::escape(bytes); }
+  [[nodiscard]] static std::string name(std::string_view bytes) { return names::escape(bytes); }
   // A moment as the reader wants it told: "3 min ago", or a date and time; "never" for 0. Unix milliseconds.
   [[nodiscard]] std::string when(std::int64_t unix_ms) const {
     if (unix_ms == 0) return "never";

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "server/cli/text/escape.h"
-#include "server/cli/text/nearest.h"
+#include "server/names/escape.h"
+#include "server/names/nearest.h"
 
 namespace scalewatch::cli {
 
@@ -33,8 +33,8 @@ std::string did_you_mean(const std::string& meant) {
 std::string unknown_command(const CLI::App& at, const std::string& path, const std::string& word) {
   std::vector<std::string> names;
   for (const auto* sub : at.get_subcommands(kAnySubcommand)) names.push_back(sub->get_name());
-  const auto meant = text::nearest(word, names);
-  return fmt::format("unknown command '{}{}'{}", path, text::escape(word), did_you_mean(meant.empty() ? meant : path + meant));
+  const auto meant = names::nearest(word, names);
+  return fmt::format("unknown command '{}{}'{}", path, names::escape(word), did_you_mean(meant.empty() ? meant : path + meant));
 }
 
 std::string unknown_option(const CLI::App& app, const CLI::App& at, const std::string& path, const std::string& word) {
@@ -46,7 +46,7 @@ std::string unknown_option(const CLI::App& app, const CLI::App& at, const std::s
   }
   const auto plain = word.substr(0, word.find('='));
   std::string of = path.empty() ? std::string() : " of " + path.substr(0, path.size() - 1);
-  return fmt::format("unknown option '{}'{}{}", text::escape(plain), of, did_you_mean(text::nearest(plain, names)));
+  return fmt::format("unknown option '{}'{}{}", names::escape(plain), of, did_you_mean(names::nearest(plain, names)));
 }
 
 }  // namespace
@@ -63,7 +63,7 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
     if (!at.get_subcommands(kAnySubcommand).empty()) return unknown_command(at, path, *first);
   }
   if (missing && path.empty()) return "which command? scalewatch --help lists them";
-  return text::escape(error.what());
+  return names::escape(error.what());
 }
 
 }  // namespace scalewatch::cli

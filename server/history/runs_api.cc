@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "server/history/api_impl.h"
-#include "server/history/nearest.h"
 #include "server/history/older_answers.h"
 #include "server/history/optimizers_reader.h"
 #include "server/history/page_token.h"
+#include "server/names/nearest.h"
 
 namespace scalewatch::history {
 
@@ -144,7 +144,7 @@ StoredRun Api::run_named(const std::string& name_or_uid) {
   if (name_or_uid.empty()) invalid("run", "is empty; give a run's name or run_uid");
   ReadPool::Lease lease(pool_);
   if (auto run = find_stored_run(*lease, name_or_uid)) return std::move(*run);
-  NearestNames nearest(name_or_uid);
+  names::NearestNames nearest(name_or_uid);
   Query names(*lease, "SELECT name FROM runs ORDER BY name LIMIT ?", kMaxCompared);
   bool any = false;
   while (!lease.page_over() && names.step()) {

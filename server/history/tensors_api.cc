@@ -9,10 +9,10 @@
 
 #include "server/history/api_impl.h"
 #include "server/history/attempt_records.h"
-#include "server/history/nearest.h"
 #include "server/history/older_answers.h"
 #include "server/history/page_token.h"
 #include "server/history/tensor_series.h"
+#include "server/names/nearest.h"
 
 namespace scalewatch::history {
 
@@ -57,7 +57,7 @@ std::uint32_t Api::tensor_named(const Catalog& catalog, const std::string& name,
     throw ApiError{
         {engine::Status::kNotFound, "tensor \"" + name + "\" is not a " + role_word(role) + "; it is there as " + roles}};
   }
-  NearestNames nearest(name);
+  names::NearestNames nearest(name);
   for (std::size_t i = 0; i < std::min(catalog.tensors.size(), kMaxCompared); ++i) {
     if (role == v1::ROLE_UNSPECIFIED || catalog.tensors[i].info.role() == role) nearest.offer(catalog.tensors[i].info.name());
   }

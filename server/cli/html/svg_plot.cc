@@ -7,8 +7,8 @@
 #include <iterator>
 #include <optional>
 
-#include "server/cli/text/escape.h"
 #include "server/cli/text/units.h"
+#include "server/names/escape.h"
 
 namespace scalewatch::cli::html {
 
@@ -194,7 +194,7 @@ class Painter {
 
 std::string escape(std::string_view bytes) {
   std::string out;
-  for (const char c : text::escape(bytes)) {
+  for (const char c : names::escape(bytes)) {
     switch (c) {
       case '&':
         out += "&amp;";

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "server/cli/text/escape.h"
+#include "server/names/escape.h"
 
 namespace scalewatch::cli::text {
 
@@ -45,7 +45,7 @@ std::size_t prefix_bytes(std::string_view text, int width) {
   std::size_t pos = 0;
   int used = 0;
   while (pos < text.size()) {
-    const auto c = decode(text, pos);
+    const auto c = names::decode(text, pos);
     used += width_of(c.value);
     if (used > width) break;
     pos += c.length;
@@ -57,7 +57,7 @@ std::size_t prefix_bytes(std::string_view text, int width) {
 std::size_t suffix_begin(std::string_view text, int width) {
   std::vector<std::pair<std::size_t, int>> starts;
   for (std::size_t pos = 0; pos < text.size();) {
-    const auto c = decode(text, pos);
+    const auto c = names::decode(text, pos);
     starts.emplace_back(pos, width_of(c.value));
     pos += c.length;
   }
@@ -97,7 +97,7 @@ std::string_view code(Style style) {
 int display_width(std::string_view text) {
   int width = 0;
   for (std::size_t pos = 0; pos < text.size();) {
-    const auto c = decode(text, pos);
+    const auto c = names::decode(text, pos);
     width += width_of(c.value);
     pos += c.length;
   }

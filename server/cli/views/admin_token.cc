@@ -29,7 +29,7 @@ constexpr const char* kFooter =
     "Limits: streams, runs, tensors, message_bytes, records_per_second, bytes_per_day, queries; see deploy/SECURITY.md.";
 
 [[noreturn]] void wrong(const std::string& what) {
-  throw CallError(text::escape(what), kExitUsage);
+  throw CallError(names::escape(what), kExitUsage);
 }
 
 // "30d", "12h", "15min": milliseconds.
@@ -60,7 +60,7 @@ auto on_file(const Work& work) {
   try {
     return work();
   } catch (const auth::TokenFileError& error) {
-    throw CallError(text::escape(error.what()), kExitNothing);
+    throw CallError(names::escape(error.what()), kExitNothing);
   }
 }
 
@@ -165,7 +165,7 @@ ExitCode TokenCommands::revoke(const Screen& screen) const {
   on_file([&] {
     auth::edit_tokens(file_, [&](std::vector<TokenRecord>& tokens) {
       removed = std::erase_if(tokens, [&](const TokenRecord& token) { return token.id == id_; });
-      if (removed == 0) throw CallError("no token has the id " + text::escape(id_), kExitNothing, true);
+      if (removed == 0) throw CallError("no token has the id " + names::escape(id_), kExitNothing, true);
     });
   });
   if (screen.json) {

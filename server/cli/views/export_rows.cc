@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "server/cli/text/escape.h"
+#include "server/names/escape.h"
 
 namespace scalewatch::cli {
 
@@ -24,7 +24,7 @@ std::string number(double value) {
 
 // As RFC 4180 has it, for a text that holds a separator, a quote or a line end.
 std::string quoted(const std::string& bytes) {
-  std::string text = text::escape(bytes);
+  std::string text = names::escape(bytes);
   // Spreadsheets run what begins like this as a formula; behind an apostrophe they show it.
   if (text.find_first_of("=+-@") == 0) text.insert(0, 1, '\'');
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;

@@ -94,7 +94,7 @@ logimport::SourceReport read_files(const std::vector<std::string>& files, bool f
     doctor.finish();
     return report;
   } catch (const logimport::SourceError& error) {
-    throw CallError(text::escape(error.what()), kExitNothing);
+    throw CallError(names::escape(error.what()), kExitNothing);
   }
 }
 

@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "server/cli/client.h"
-#include "server/cli/text/escape.h"
+#include "server/names/escape.h"
 
 namespace scalewatch::cli {
 namespace {
@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kShown = 60;  // bytes of somebody's text in a message
 
 std::string quoted(std::string_view text) {
-  return '"' + text::escape(text.substr(0, kShown)) + (text.size() > kShown ? "...\"" : "\"");
+  return '"' + names::escape(text.substr(0, kShown)) + (text.size() > kShown ? "...\"" : "\"");
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -58,7 +58,7 @@ class Reader {
       }
       line.push_back(static_cast<char>(c));
     }
-    if (in_.bad()) throw CallError(fmt::format("{} can't be read to its end", text::escape(name_)), kExitNothing);
+    if (in_.bad()) throw CallError(fmt::format("{} can't be read to its end", names::escape(name_)), kExitNothing);
     if (!any) return false;
     ++number_;
     if (!line.empty() && line.back() == '\r') line.pop_back();
@@ -67,7 +67,7 @@ class Reader {
   }
   [[nodiscard]] std::size_t number() const { return number_; }
   [[noreturn]] void fail(const std::string& what) const {
-    throw CallError(fmt::format("{}:{}: {}", text::escape(name_), number_, what), kExitNothing);
+    throw CallError(fmt::format("{}:{}: {}", names::escape(name_), number_, what), kExitNothing);
   }
 
  private:
@@ -180,7 +180,7 @@ Trace read_trace(std::istream& in, const std::string& name, bool policy_given) {
     trace.rows.push_back({*number, *found});
   }
   if (!step) {
-    throw CallError(fmt::format("{} has no header line with step and found_inf", text::escape(name)), kExitNothing);
+    throw CallError(fmt::format("{} has no header line with step and found_inf", names::escape(name)), kExitNothing);
   }
   return trace;
 }

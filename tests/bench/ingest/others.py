@@ -22,7 +22,7 @@ SENDERS = 4
 
 
 def program(name):
-    for folder in ("/usr/bin", "/usr/sbin", ROOT / "build/tools/usr/bin"):
+    for folder in ("/usr/bin", "/usr/sbin", ROOT / "build/tools/usr/bin", ROOT / "build/tools/usr/sbin"):
         if (pathlib.Path(folder) / name).exists():
             return str(pathlib.Path(folder) / name)
     return shutil.which(name)

@@ -104,6 +104,26 @@ TEST_F(PeopleSinks, AMessageStaysShortWhateverNamesHold) {
   EXPECT_TRUE(json(message.text).dump().ends_with("\""));  // throws when a character is cut in two
 }
 
+// A right-to-left override in a name turns what follows it, a zero-width space makes two names look like one.
+TEST_F(PeopleSinks, NamesCannotTurnOrHideWhatPeopleRead) {
+  const std::string name = "run\u202egnihton\u200b";
+  const std::string shown = "run\\u202egnihton\\u200b";
+  alert_.set_run(name);
+  alert_.mutable_finding()->set_summary("loss of " + name);
+  alert_.mutable_finding()->mutable_blame()->set_tensor(name);
+  (*alert_.mutable_labels())["team"] = name;
+  const Message message = message_of(firing_, "");
+  EXPECT_THAT(message.title, HasSubstr(shown));
+  EXPECT_THAT(message.text, HasSubstr("loss of " + shown + "\n"));
+  for (const char* kind : {"slack", "pagerduty", "alertmanager"}) {
+    const std::string body = make_sink(config(kind))->request(firing_, kNow).body;
+    const bool labelled = std::string(kind) == "alertmanager";  // whose labels tell alerts apart, and stay as they are
+    const std::string read = labelled ? json::parse(body)[0]["annotations"].dump() : body;
+    EXPECT_THAT(read, Not(HasSubstr("\u202e"))) << kind;
+    EXPECT_THAT(read, Not(HasSubstr("\u200b"))) << kind;
+  }
+}
+
 TEST_F(PeopleSinks, TheWebhookSignsAndTellsOfTheMicroBatch) {
   SinkConfig hook = config("webhook");
   hook.key.file = file("key", "secret\n");

@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "server/cli/text/escape.h"
+#include "server/names/escape.h"
 #include "tests/unit/cli/fake_data.h"
 #include "tests/unit/cli/fake_server.h"
 #include "tests/unit/cli/harness.h"
@@ -44,9 +44,9 @@ void poison(Message& message) {
 int obeyed(const std::string& out) {
   int found = 0;
   for (std::size_t pos = 0; pos < out.size();) {
-    const auto c = text::decode(out, pos);
+    const auto c = names::decode(out, pos);
     const auto one = std::string_view(out).substr(pos, c.length);
-    if (one != "\n" && text::escape(one) != one) ++found;
+    if (one != "\n" && names::escape(one) != one) ++found;
     pos += c.length;
   }
   return found;
@@ -97,8 +97,8 @@ TEST(HostileNames, NeverReachTheTerminal) {
     for (const bool json : {false, true}) {
       if (json) arguments.emplace_back("--json");
       const auto result = run_command(server.address(), arguments);
-      EXPECT_EQ(obeyed(result.out), 0) << text::escape(result.out);
-      EXPECT_EQ(obeyed(result.err), 0) << text::escape(result.err);
+      EXPECT_EQ(obeyed(result.out), 0) << names::escape(result.out);
+      EXPECT_EQ(obeyed(result.err), 0) << names::escape(result.err);
       EXPECT_FALSE(result.out.empty() && result.err.empty());
     }
   }

@@ -9,7 +9,6 @@
 
 #include "server/cli/cli.h"
 #include "server/cli/client.h"
-#include "server/cli/text/nearest.h"
 #include "server/cli/words.h"
 #include "tests/unit/cli/fake_data.h"
 #include "tests/unit/cli/fake_server.h"
@@ -57,16 +56,6 @@ TEST(Usage, RolesMayBeShortAndUnknownOnesAreAnsweredWithTheList) {
   const auto wrong = run_command(server.address(), {"top", "digits-hot", "--role", "weights"});
   EXPECT_EQ(wrong.code, kExitUsage);
   EXPECT_THAT(wrong.err, HasSubstr("activation_gradient"));
-}
-
-TEST(Usage, NearestKnowsExchangedLettersAndGivesUpOnOtherWords) {
-  const std::vector<std::string> words{"show", "scaler", "heatmap"};
-  EXPECT_EQ(text::nearest("shwo", words), "show");
-  EXPECT_EQ(text::nearest("heat", words), "heatmap");
-  EXPECT_EQ(text::nearest("scalr", words), "scaler");
-  EXPECT_EQ(text::nearest("whatever", words), "");
-  EXPECT_EQ(text::nearest("", words), "");
-  EXPECT_EQ(text::nearest(std::string(5000, 's'), words), "");
 }
 
 TEST(Usage, AFileThatDoesNotExistIsNotTakenForARunInSilence) {

@@ -3,7 +3,6 @@
 
 #include <limits>
 
-#include "server/history/nearest.h"
 #include "server/history/record_reader.h"
 #include "tests/unit/history/fixtures.h"
 
@@ -127,16 +126,6 @@ TEST(RankMerge, ShardsAddAndReplicasAreCountedOnce) {
   std::vector<std::uint32_t> ranks;
   merge.each_rank([&](std::uint32_t rank) { ranks.push_back(rank); });
   EXPECT_THAT(ranks, ::testing::ElementsAre(0, 1, 2));
-}
-
-TEST(NearestNames, AreOfferedNearestFirst) {
-  NearestNames names("layers.3.atn.weight");
-  for (const char* name : {"layers.3.attn.weight", "embedding", "layers.3.attn.bias", "layers.30.attn.weight", "head"})
-    names.offer(name);
-  EXPECT_EQ(names.text(), R"(; nearest: "layers.3.attn.weight", "layers.30.attn.weight", "layers.3.attn.bias")");
-  EXPECT_EQ(NearestNames("x").text(), "");
-  EXPECT_EQ(edit_distance("kitten", "sitting"), 3U);
-  EXPECT_EQ(edit_distance("", std::string(500, 'x')), 500U);
 }
 
 }  // namespace

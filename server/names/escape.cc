@@ -1,4 +1,4 @@
-#include "server/cli/text/escape.h"
+#include "server/names/escape.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <array>
 #include <iterator>
 
-namespace scalewatch::cli::text {
+namespace scalewatch::names {
 
 namespace {
 
@@ -15,23 +15,18 @@ struct Range {
   char32_t last;
 };
 
-// Bidirectional controls, invisible and zero-width characters (joiners included: they make equal-looking names), line and
-// paragraph separators, interlinear annotations and tags.
-constexpr std::array<Range, 10> kUnsafe{{{0x00, 0x1f},
-                                         {0x7f, 0x9f},
-                                         {0xad, 0xad},
-                                         {0x61c, 0x61c},
-                                         {0x180e, 0x180e},
-                                         {0x200b, 0x200f},
-                                         {0x2028, 0x202e},
-                                         {0x2060, 0x206f},
-                                         {0xfeff, 0xfeff},
-                                         {0xfff9, 0xfffb}}};
-
-bool unsafe(char32_t c) {
-  if (c >= 0xe0000 && c <= 0xe007f) return true;
-  return std::any_of(kUnsafe.begin(), kUnsafe.end(), [&](const Range& r) { return c >= r.first && c <= r.last; });
-}
+// Joiners are among them: they make equal-looking names.
+constexpr std::array<Range, 11> kMisleading{{{0x00, 0x1f},
+                                             {0x7f, 0x9f},
+                                             {0xad, 0xad},
+                                             {0x61c, 0x61c},
+                                             {0x180e, 0x180e},
+                                             {0x200b, 0x200f},
+                                             {0x2028, 0x202e},
+                                             {0x2060, 0x206f},
+                                             {0xfeff, 0xfeff},
+                                             {0xfff9, 0xfffb},
+                                             {0xe0000, 0xe007f}}};
 
 }  // namespace
 
@@ -52,14 +47,19 @@ CodePoint decode(std::string_view bytes, std::size_t pos) {
   return {value, length, true};
 }
 
+bool misleads(char32_t value) {
+  return std::any_of(kMisleading.begin(), kMisleading.end(),
+                     [&](const Range& range) { return value >= range.first && value <= range.last; });
+}
+
 std::string escape(std::string_view bytes) {
   std::string out;
   out.reserve(bytes.size());
   for (std::size_t pos = 0; pos < bytes.size();) {
     const auto c = decode(bytes, pos);
-    if (!c.valid || (c.value < 0x80 && unsafe(c.value))) {
+    if (!c.valid || (c.value < 0x80 && misleads(c.value))) {
       fmt::format_to(std::back_inserter(out), "\\x{:02x}", static_cast<std::uint32_t>(c.value));
-    } else if (unsafe(c.value)) {
+    } else if (misleads(c.value)) {
       fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<std::uint32_t>(c.value));
     } else {
       out.append(bytes.substr(pos, c.length));
@@ -69,4 +69,4 @@ std::string escape(std::string_view bytes) {
   return out;
 }
 
-}  // namespace scalewatch::cli::text
+}  // namespace scalewatch::names
