@@ -19,8 +19,9 @@
 
 namespace scalewatch::domain {
 
-// Of a run's state as bytes: since this version it has the counts of attempts.
+// Of a run's state as bytes: since these versions it has the counts of attempts, and knows who was replaced.
 constexpr std::uint32_t kCountsVersion = 8;
+constexpr std::uint32_t kReplacedVersion = 9;
 
 // What one rank lost for one cause.
 struct LossTally {
@@ -251,6 +252,7 @@ struct RunModel {
   std::optional<std::int64_t> first_step;  // of the segment's first attempt seen
   std::int64_t last_step = 0;
   TimeMs now = 0;                             // when the newest input happened
+  TimeMs replaced = 0;                        // when a process last took the place of one that was there; 0 = never
   std::optional<PastSegment> segment_before;  // absent: this is the first, or nothing was reported in the one before
   // First attempt that was applied, or may have been, with non-finite gradients since state tensors were seen finite; 0 = none.
   Attempt suspect_since = 0;
@@ -269,6 +271,10 @@ struct RunModel {
     const auto found = ranks.find(wanted);
     return found == ranks.end() ? nullptr : &found->second;
   }
+  // A process took the place of one that was there, a while ago at most in which the others may be replaced too (clients come
+  // back within 30 s). Until then the ranks may be of two jobs under one name, which need not agree on anything.
+  [[nodiscard]] bool may_be_two_jobs() const { return replaced != 0 && now - replaced < kTakeOver; }
+  static constexpr TimeMs kTakeOver = 35'000;
   [[nodiscard]] bool all_left() const { return !ranks.empty() && present == 0; }
   // The blame that the attempts up to `attempt` give most often, of equals the newest; older ones than kBlameReach attempts
   // tell nothing of what goes wrong now. Null when there is none.
@@ -284,6 +290,7 @@ struct RunModel {
       applied, skipped, partial, last_step, suspect_since, suspect_since_step, loss, grad_norm, lr, poisoned, masks, blames);
     a(first_step, now, from_log, segment_before, passed, unmasked);
     if (a.version() >= kCountsVersion) a(counts);
+    if (a.version() >= kReplacedVersion) a(replaced);
   }
 };
 

@@ -54,10 +54,13 @@ void RunFold::on(const SegmentOpened& input) {
 
 void RunFold::on(const RankJoined& input) {
   ensure_segment(input.now);
+  const bool is_new = !run_.ranks.contains(input.rank);
   RankInfo& rank = rank_info(input.rank);
   if (rank.left) {
     rank.left = false;
     ++run_.present;
+  } else if (!is_new) {
+    run_.replaced = input.now;
   }
   rank.lost = false;
   rank.tensor_faults.clear();

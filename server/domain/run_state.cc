@@ -8,8 +8,9 @@ namespace scalewatch::domain {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x4e555253;  // "SRUN"
-// 2: losses by cause; 3: replayed policies, the segment before; 4: logs; 5: late advice; 6: losses of 0; 7: unmasked; 8: counts
-constexpr std::uint32_t kVersion = 8;
+// 2: losses by cause; 3: replayed policies, the segment before; 4: logs; 5: late advice; 6: losses of 0; 7: unmasked; 8:
+// counts; 9: who was replaced
+constexpr std::uint32_t kVersion = 9;
 constexpr std::uint32_t kOldest = 7;  // that is read
 
 }  // namespace

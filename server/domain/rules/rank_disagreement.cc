@@ -46,7 +46,7 @@ class RankDisagreement : public PersistedRule<RankDisagreement> {
 
   void on_attempt(const ClosedAttempt& attempt, const RuleContext& context) override {
     told(attempt, context);
-    if (attempt.joined.reports.size() < 2) return;
+    if (attempt.joined.reports.size() < 2 || context.run.may_be_two_jobs()) return;
     std::map<std::uint32_t, std::vector<const RankReport*>> groups;
     for (const RankReport& report : attempt.joined.reports) {
       for (const ScalerReport& scaler : report.scalers) groups[scaler.track].push_back(&report);

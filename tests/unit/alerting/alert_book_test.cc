@@ -86,6 +86,23 @@ TEST_F(AlertBookTest, WhatIsOpenOfARunThatCannotBeReadResolvesAndSaysWhy) {
   EXPECT_TRUE(batch.empty());
 }
 
+// The store keeps the newest change of an alert by this time.
+TEST_F(AlertBookTest, AClockThatGoesBackHidesNoChange) {
+  const auto one = book();
+  std::int64_t newest = 0;
+  std::int64_t hours = 0;
+  for (const Change change : {Change::kOpened, Change::kUpdated, Change::kEscalated, Change::kResolved}) {
+    domain::Finding finding = sample_finding(Severity::kCritical);
+    finding.last_time -= 60 * kMinute * hours++;
+    engine::CommitBatch batch;
+    one->stage(sample_run(), {{change, finding}}, batch);
+    ASSERT_EQ(batch.alerts.size(), 1U);
+    EXPECT_GE(batch.alerts.front().changed_ms, newest);
+    newest = batch.alerts.front().changed_ms;
+  }
+  EXPECT_EQ(newest, sample_finding(Severity::kCritical).last_time);
+}
+
 TEST_F(AlertBookTest, OfARunThatWasImportedNobodyIsToldUnlessAnOverrideSaysSo) {
   engine::RunContext run = sample_run();
   run.labels["imported"] = "true";

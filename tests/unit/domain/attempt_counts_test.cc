@@ -119,7 +119,7 @@ TEST(AttemptCounts, AStateOfBeforeThemIsReadAndTheyBeginThen) {
   run.attempt(true, [](AttemptDigest& digest) { add_bad(digest, kGrad1, 4); });
   EXPECT_EQ(run.state.view().skipped, 4U);
   EXPECT_EQ(skips(run, SkipReason::kGradient), 1U);
-  EXPECT_EQ(run.state.save().substr(4, 4), std::string("\x08\0\0\0", 4));
+  EXPECT_EQ(run.state.save().substr(4, 4), std::string("\x09\0\0\0", 4));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "server/domain/model.h"
 #include "tests/unit/domain/driver.h"
 
 namespace scalewatch::domain {
@@ -45,6 +46,23 @@ TEST(RankDisagreement, ComparesWhatWasDecidedNotWhatIsLocal) {
     if (digest.rank == 1) digest.scalers[0].optimizers[0].found_inf_decided = 0;
   });
   EXPECT_TRUE(decided.open("RankDisagreement"));
+}
+
+// A newer job takes the places of an older one's ranks one by one: until all are taken two jobs are compared.
+TEST(RankDisagreement, RanksOfTwoJobsNeedNotAgree) {
+  Driver driver({.ranks = 2});
+  driver.attempts(5, false);
+  const auto of_another_job = [](AttemptDigest& digest) {
+    if (digest.rank == 0) digest.scalers[0].scale_after = 1024;
+    digest.replicas = {{kWeight0, digest.rank}};
+  };
+  driver.join(0);
+  driver.attempts(3, false, of_another_job);
+  EXPECT_EQ(driver.find("RankDisagreement"), nullptr);
+  // It stays alone: what differs now differs within one job.
+  driver.now += RunModel::kTakeOver;
+  driver.attempt(false, of_another_job);
+  EXPECT_TRUE(driver.open("RankDisagreement"));
 }
 
 TEST(RankDisagreement, RanksThatAgreeOnABrokenScaleAgree) {
