@@ -179,7 +179,7 @@ bool Compactor::step(bool everything) {
       compact(stream, state, idle);
       return true;
     }
-    release(stream, state, state.last_seq);
+    release(stream, state, state.last_seq, true);
     state.finished = true;
     return true;
   }
@@ -338,13 +338,17 @@ void Compactor::publish(std::int64_t stream, Stream& state, StretchBuilder& buil
   ++state.next;
   state.last_seq = seqs.back();
   state.waiting -= std::min<std::uint64_t>(state.waiting, ids.size());
-  release(stream, state, before);
+  release(stream, state, before, false);
   std::lock_guard lock(mutex_);
   ++stats_.stretches;
   for (const auto& chunk : chunks) stats_.records += chunk.records;
 }
 
-void Compactor::release(std::int64_t stream, Stream& state, std::uint64_t seq) {
+void Compactor::release(std::int64_t stream, Stream& state, std::uint64_t seq, bool idle) {
+  if (keep_unsent_ && !idle) {
+    Query sent(*reader_, "SELECT seq FROM feed_streams WHERE stream = ?", stream);
+    seq = std::min(seq, sent.step() ? sent.u64(0) : 0);
+  }
   if (seq <= state.trimmed_seq) return;
   Query rows(*reader_,
              "SELECT id FROM reports WHERE stream = ? AND seq > ? AND seq <= ? AND NOT retrospective "

@@ -6,6 +6,7 @@
 // read whole; those with non-finite tensors or where a finding began stay longer.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -53,6 +54,8 @@ class Compactor {
 
   // New reports by streams.id. Thread-safe; cheap.
   void reported(const std::map<std::int64_t, std::size_t>& reports);
+  // Whether payloads stay until the shared history has them: they are read back for it much faster than chunks are. Any thread.
+  void keep_unsent(bool keep) { keep_unsent_ = keep; }
   // Compacts what is due and returns; `everything`: as if every stream were idle. Only without a thread.
   void run_now(bool everything);
   [[nodiscard]] CompactionStats stats() const;
@@ -90,8 +93,8 @@ class Compactor {
                const std::vector<std::int64_t>& ids, const std::vector<std::uint64_t>& seqs);
   std::vector<std::int64_t> kept(const Home& home, const StretchBuilder& builder, const std::vector<std::int64_t>& ids,
                                  const std::vector<std::uint64_t>& attempts);
-  // Lets payloads of the stream up to `seq` go.
-  void release(std::int64_t stream, Stream& state, std::uint64_t seq);
+  // Lets payloads of the stream up to `seq` go, and of those that wait to be sent none unless it is `idle`.
+  void release(std::int64_t stream, Stream& state, std::uint64_t seq, bool idle);
   void trim();
   bool idle(bool everything);
   Home home(std::int64_t stream);
@@ -101,6 +104,7 @@ class Compactor {
   const Write write_;
   const IdleWork idle_;
   std::unique_ptr<Connection> reader_;
+  std::atomic<bool> keep_unsent_{false};
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;

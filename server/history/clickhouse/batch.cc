@@ -1,6 +1,8 @@
 #include "server/history/clickhouse/batch.h"
 
 #include <algorithm>
+#include <unordered_map>
+#include <utility>
 
 #include "server/engine/input_codec.h"
 #include "server/history/clickhouse/keys.h"
@@ -102,15 +104,82 @@ void Batch::add_records(const engine::ReportRow& row, v1::Report& report) {
   const std::uint64_t stream = stream_key(row.incarnation);
   const std::uint16_t day = day_of(row.time_ms);
   const auto numel = [&](std::uint32_t id) { return id < tensors.size() ? tensors[id].numel : 0; };
-  history::for_each_record(report, numel, [&](std::uint32_t id, const history::Measured& measured) {
-    const std::uint64_t tensor = id < tensors.size() ? tensors[id].key : 0;
-    const Record& r = measured.record;
-    add_row(records, run_, row.segment, tensor, row.attempt, row.rank, stream, row.seq, id, day, r.numel, r.nan, r.pos_inf,
-            r.neg_inf, r.zero, r.subnormal, r.flushed, r.over, r.min, r.max, r.absmin_nonzero, r.sum, r.sum_sq, measured.scale,
-            static_cast<std::uint8_t>(measured.target), measured.micro_batches,
-            measured.first_bad_micro ? *measured.first_bad_micro + 1 : 0U, static_cast<std::uint8_t>(row.retrospective));
-    ++record_counts_[parts_.back().run_uid];
-  });
+  measured_.clear();
+  history::for_each_record(report, numel,
+                           [&](std::uint32_t id, const history::Measured& measured) { measured_.emplace_back(id, measured); });
+  // Column by column, in the order of the table.
+  std::size_t column = 0;
+  const std::size_t count = measured_.size();
+  const auto same = [&](auto value) { records[column++].add_each(count, [&](std::size_t) { return value; }); };
+  const auto each = [&](const auto& of) { records[column++].add_each(count, [&](std::size_t i) { return of(measured_[i]); }); };
+  const auto number = [&](auto Record::*field) { each([&](const auto& one) { return one.second.record.*field; }); };
+  same(run_);
+  same(row.segment);
+  each([&](const auto& one) { return one.first < tensors.size() ? tensors[one.first].key : std::uint64_t{0}; });
+  same(row.attempt);
+  same(row.rank);
+  same(stream);
+  same(row.seq);
+  each([](const auto& one) { return one.first; });
+  same(day);
+  for (const auto field : {&Record::numel, &Record::nan, &Record::pos_inf, &Record::neg_inf, &Record::zero, &Record::subnormal,
+                           &Record::flushed, &Record::over}) {
+    number(field);
+  }
+  for (const auto field : {&Record::min, &Record::max, &Record::absmin_nonzero}) number(field);
+  number(&Record::sum);
+  number(&Record::sum_sq);
+  each([](const auto& one) { return one.second.scale; });
+  each([](const auto& one) { return static_cast<std::uint8_t>(one.second.target); });
+  each([](const auto& one) { return one.second.micro_batches; });
+  each([](const auto& one) { return one.second.first_bad_micro ? *one.second.first_bad_micro + 1 : 0U; });
+  same(static_cast<std::uint8_t>(row.retrospective));
+  rows_.push_back({run_, row.segment, row.attempt, row.rank, stream, row.seq, records.rows(), count});
+  records.row_done(count);
+  record_counts_[parts_.back().run_uid] += count;
+}
+
+// Reports are few and name much the same tensors: rows are dealt out to these, report by report.
+void Batch::sort_records() {
+  constexpr std::size_t kTensor = 2;  // column
+  std::sort(rows_.begin(), rows_.end());
+  std::vector<std::uint32_t> order;
+  order.reserve(records.rows());
+  std::vector<std::uint32_t> number(records.rows());  // of a row's tensor
+  for (std::size_t begin = 0, end = 0; begin < rows_.size(); begin = end) {
+    std::unordered_map<std::uint64_t, std::uint32_t> numbers;
+    std::vector<std::pair<std::uint64_t, std::uint32_t>> tensors;  // with its number
+    std::vector<std::size_t> place;                                // of the next row, by number
+    for (; end < rows_.size() && rows_[end].run == rows_[begin].run && rows_[end].segment == rows_[begin].segment; ++end) {
+      const Rows& before = rows_[end == begin ? end : end - 1];
+      for (std::size_t i = 0; i < rows_[end].count; ++i) {
+        const std::size_t row = rows_[end].first + i;
+        const auto tensor = records[kTensor].at<std::uint64_t>(row);
+        if (end > begin && i < before.count && records[kTensor].at<std::uint64_t>(before.first + i) == tensor) {
+          number[row] = number[before.first + i];
+        } else {
+          const auto [found, is_new] = numbers.try_emplace(tensor, static_cast<std::uint32_t>(numbers.size()));
+          if (is_new) {
+            tensors.emplace_back(tensor, found->second);
+            place.push_back(0);
+          }
+          number[row] = found->second;
+        }
+        ++place[number[row]];
+      }
+    }
+    std::sort(tensors.begin(), tensors.end());
+    std::size_t next = order.size();
+    for (const auto& [tensor, its] : tensors) next += std::exchange(place[its], next);
+    order.resize(next);
+    for (std::size_t i = begin; i < end; ++i) {
+      for (std::size_t row = rows_[i].first; row < rows_[i].first + rows_[i].count; ++row) {
+        order[place[number[row]]++] = static_cast<std::uint32_t>(row);
+      }
+    }
+  }
+  if (!rows_.empty()) records.reorder(order);
+  rows_.clear();
 }
 
 void Batch::add_input(const engine::InputRow& row) {
@@ -154,6 +223,7 @@ void Batch::clear() {
   parts_.clear();
   streams_.clear();
   record_counts_.clear();
+  rows_.clear();
   bytes_ = 0;
   unreadable_ = 0;
 }

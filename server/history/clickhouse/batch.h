@@ -11,6 +11,7 @@
 #include "scalewatch/v1/ingest.pb.h"
 #include "server/engine/ports/history_store.h"
 #include "server/history/clickhouse/native.h"
+#include "server/history/measured.h"
 
 namespace scalewatch::clickhouse {
 
@@ -57,6 +58,8 @@ class Batch {
   // The rows of `batches` that say that all of it is there.
   [[nodiscard]] Block marks(const std::string& instance, std::int64_t now_ms) const;
   void end_run();  // forgets a run without entries
+  // Puts records into the order of their table, as ClickHouse would for much more. Before they are sent, once or again.
+  void sort_records();
   void clear();
 
   Block records;
@@ -69,14 +72,28 @@ class Batch {
   void add_report(const engine::ReportRow& row);
   void add_input(const engine::InputRow& row);
   void add_records(const engine::ReportRow& row, v1::Report& report);
+  // Where in `records` those of a report are, and what sorts them.
+  struct Rows {
+    std::uint64_t run = 0;
+    std::uint32_t segment = 0;
+    std::uint64_t attempt = 0;
+    std::uint32_t rank = 0;
+    std::uint64_t stream = 0;
+    std::uint64_t seq = 0;
+    std::size_t first = 0;
+    std::size_t count = 0;
+    auto operator<=>(const Rows&) const = default;
+  };
   void note_seqs(std::uint32_t rank, const engine::Incarnation& incarnation, std::uint64_t first, std::uint64_t last);
 
   std::vector<Part> parts_;
   std::map<Stream, Range> streams_;
   std::map<std::string, std::uint64_t> record_counts_;  // by run
+  std::vector<Rows> rows_;                              // empty: records are sorted
   std::uint64_t run_ = 0;                               // that is added now
   TensorsOf tensors_;
   v1::Report parsed_;
+  std::vector<std::pair<std::uint32_t, history::Measured>> measured_;  // of one report, by tensor id
   std::size_t bytes_ = 0;
   std::uint64_t unreadable_ = 0;
 };

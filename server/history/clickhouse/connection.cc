@@ -184,8 +184,10 @@ std::string Connection::query(std::string_view sql, std::chrono::milliseconds li
   return send({.parameters = "&wait_end_of_query=1", .body = {sql}, .limit = limit});
 }
 
-void Connection::insert(const std::string& table, Block& block) {
-  if (block.rows() > 0) insert_parts(table, block.native());
+void Connection::insert(const std::string& table, const Block& block, std::size_t first, std::size_t count) {
+  if (count == 0) return;
+  const auto parts = block.native(first, count);
+  insert_parts(table, parts.all);
 }
 
 void Connection::insert_raw(const std::string& table, std::string_view native) {

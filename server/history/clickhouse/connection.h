@@ -28,7 +28,9 @@ class Connection {
   std::string query(std::string_view sql, std::chrono::milliseconds limit = {});
   // INSERT INTO `table` of a block's rows, if there are any. They are in the table when it returns; when it throws, all, some
   // or none may be.
-  void insert(const std::string& table, Block& block);
+  void insert(const std::string& table, const Block& block) { insert(table, block, 0, block.rows()); }
+  // The same of `count` rows from `first` on, of a block of numbers.
+  void insert(const std::string& table, const Block& block, std::size_t first, std::size_t count);
   // The same of rows that are Native already.
   void insert_raw(const std::string& table, std::string_view native);
   // A statement at one of the hosts, and its result. `in_database`: false before there is one.

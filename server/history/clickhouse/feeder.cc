@@ -15,6 +15,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::size_t kBatchBytes = std::size_t{64} << 20;  // payloads in one batch
+constexpr std::size_t kRowBytes = std::size_t{1} << 30;     // of what waits that stays rows
 constexpr milliseconds kRowEvery{2000};                     // a run's row is sent at most this often
 constexpr milliseconds kSnapshotEvery{10'000};
 constexpr milliseconds kForgetAfter{600'000};  // a quiet run is looked up again when it speaks
@@ -40,6 +41,7 @@ Feeder::Feeder(const Options& options, Who who, history::SqliteStore& store, con
     }
   }
   store_.retention().keep_unsent(true);
+  store_.compactor().keep_unsent(true);
   store_.on_commit([this](const engine::CommitBatch& batch) { committed(batch); });
 }
 
@@ -62,7 +64,7 @@ void Feeder::stop(milliseconds most) {
   wake_.notify_all();
   settled_.notify_all();
   if (!thread_.joinable()) return;
-  if (most.count() == 0) writer_.connection().cancel();
+  if (most.count() == 0) writer_.cancel();
   thread_.join();
 }
 
@@ -254,6 +256,7 @@ void Feeder::look_at_bound() {
     }
   }
   retention.press(large);
+  store_.compactor().keep_unsent(now.lag_bytes < kRowBytes);
 }
 
 // What was being sent before a crash comes first and alone, so that it is the same batch.

@@ -40,21 +40,63 @@ std::size_t Block::bytes() const {
   return total;
 }
 
-std::vector<std::string_view> Block::native() {
-  head_.clear();
-  put_varint(head_, columns_.size());
-  put_varint(head_, rows_);
-  std::vector<std::string_view> parts{head_};
+namespace {
+
+// Values of `Bytes` each.
+template <std::size_t Bytes>
+void gather(const std::string& from, std::span<const std::uint32_t> rows, std::string& to) {
+  const char* const begin = from.data();
+  char* out = to.data();
+  for (const std::uint32_t row : rows) {
+    std::memcpy(out, begin + std::size_t{row} * Bytes, Bytes);
+    out += Bytes;
+  }
+}
+
+}  // namespace
+
+void Block::reorder(std::span<const std::uint32_t> rows) {
+  if (rows.size() != rows_) throw std::logic_error("an order of other rows");
+  std::string ordered;
   for (Column& column : columns_) {
-    column.head_.clear();
-    put_varint(column.head_, column.name_.size());
-    column.head_ += column.name_;
-    put_varint(column.head_, column.type_.size());
-    column.head_ += column.type_;
-    for (const std::string_view part :
-         {std::string_view(column.head_), std::string_view(column.nulls_), std::string_view(column.bytes_)}) {
-      if (!part.empty()) parts.push_back(part);
+    ordered.resize(column.bytes_.size());
+    switch (rows_ == 0 ? 0 : column.bytes_.size() / rows_) {
+      case 1:
+        gather<1>(column.bytes_, rows, ordered);
+        break;
+      case 2:
+        gather<2>(column.bytes_, rows, ordered);
+        break;
+      case 4:
+        gather<4>(column.bytes_, rows, ordered);
+        break;
+      case 8:
+        gather<8>(column.bytes_, rows, ordered);
+        break;
+      default:
+        throw std::logic_error("a column of no numbers");
     }
+    column.bytes_.swap(ordered);
+  }
+}
+
+Block::Parts Block::native(std::size_t first, std::size_t count) const {
+  Parts parts;
+  std::string& head = parts.heads.emplace_back();
+  put_varint(head, columns_.size());
+  put_varint(head, count);
+  parts.all.emplace_back(head);
+  for (const Column& column : columns_) {
+    std::string& its = parts.heads.emplace_back();
+    for (const std::string& word : {column.name_, column.type_}) {
+      put_varint(its, word.size());
+      its += word;
+    }
+    parts.all.emplace_back(its);
+    if (!column.nulls_.empty()) parts.all.emplace_back(column.nulls_);
+    std::string_view bytes = column.bytes_;
+    if (count != rows_) bytes = bytes.substr(first * (bytes.size() / rows_), count * (bytes.size() / rows_));
+    if (!bytes.empty()) parts.all.push_back(bytes);
   }
   return parts;
 }

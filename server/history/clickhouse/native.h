@@ -6,7 +6,9 @@
 
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -32,6 +34,19 @@ class Column {
   void add(Number value) {
     bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
   }
+  // Many numbers at once: of(i) for each i below `count`.
+  template <class Of>
+  void add_each(std::size_t count, const Of& of) {
+    using Number = std::decay_t<decltype(of(std::size_t{0}))>;
+    static_assert(std::is_arithmetic_v<Number>);
+    const std::size_t before = bytes_.size();
+    bytes_.resize(before + count * sizeof(Number));
+    char* to = bytes_.data() + before;
+    for (std::size_t i = 0; i < count; ++i, to += sizeof(Number)) {
+      const Number value = of(i);
+      std::memcpy(to, &value, sizeof value);
+    }
+  }
   // String.
   void add(std::string_view text) {
     put_varint(bytes_, text.size());
@@ -45,12 +60,18 @@ class Column {
     nulls_.push_back(value ? '\0' : '\1');
     add(value.value_or(Number{}));
   }
+  // Of a column of numbers: the value in a row.
+  template <class Number>
+  [[nodiscard]] Number at(std::size_t row) const {
+    Number value;
+    std::memcpy(&value, bytes_.data() + row * sizeof value, sizeof value);
+    return value;
+  }
 
  private:
   friend class Block;
   std::string name_;
   std::string type_;
-  std::string head_;  // name and type, for native()
   std::string nulls_;
   std::string bytes_;
 };
@@ -61,16 +82,23 @@ class Block {
   // "name Type, name Type, ..."
   explicit Block(std::string_view columns);
   Column& operator[](std::size_t column) { return columns_[column]; }
-  void row_done() { ++rows_; }
+  void row_done(std::size_t rows = 1) { rows_ += rows; }
   [[nodiscard]] std::size_t rows() const { return rows_; }
   [[nodiscard]] std::size_t bytes() const;
+  // Puts the rows of a block of numbers alone into this order.
+  void reorder(std::span<const std::uint32_t> rows);
   // The block as it is sent: parts that follow each other, valid until the block changes.
-  [[nodiscard]] std::vector<std::string_view> native();
+  struct Parts {
+    std::deque<std::string> heads;  // what `all` points to beside the block
+    std::vector<std::string_view> all;
+  };
+  [[nodiscard]] Parts native() const { return native(0, rows_); }
+  // The same of `count` rows from `first` on; of a block of numbers alone unless it is all of them.
+  [[nodiscard]] Parts native(std::size_t first, std::size_t count) const;
   void clear();
 
  private:
   std::vector<Column> columns_;
-  std::string head_;  // of the block, for native()
   std::size_t rows_ = 0;
 };
 

@@ -1,6 +1,7 @@
 // Writes runs' rows to ClickHouse: batches of their logs, and what stands beside these. Not thread-safe.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -17,9 +18,14 @@ class Writer {
  public:
   // `instance`: this server's name, for people.
   Writer(const Options& options, history::SqliteStore& store, std::string instance)
-      : store_(store), instance_(std::move(instance)), connection_(options) {}
+      : store_(store),
+        instance_(std::move(instance)),
+        connection_(options),
+        beside_{Connection(options), Connection(options)} {}
 
   Connection& connection() { return connection_; }
+  // Makes what runs now, and what follows, fail at once. Any thread.
+  void cancel();
 
   // A stream's table as the store has it now.
   const std::vector<TensorKey>& tensors(const std::string& run_uid, std::uint32_t rank, const engine::Incarnation& incarnation,
@@ -32,6 +38,7 @@ class Writer {
   void write_run(const std::string& run_uid, std::uint64_t version, std::uint64_t sent_pos, bool with_snapshot);
 
  private:
+  void write_rows(Batch& batch);
   void write_streams(const std::string& run_uid, std::uint64_t version);
   void write_row(const engine::RunRow& row, std::uint64_t version);
   void write_alerts(const std::string& run_uid);
@@ -39,6 +46,7 @@ class Writer {
   history::SqliteStore& store_;
   const std::string instance_;
   Connection connection_;
+  std::array<Connection, 2> beside_;  // for what is sent at the same time
   struct Known {
     std::map<std::pair<std::uint32_t, engine::Incarnation>, std::vector<TensorKey>> tensors;
     std::map<std::pair<std::uint32_t, engine::Incarnation>, std::uint32_t> deltas;  // sent, of each stream

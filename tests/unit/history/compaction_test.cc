@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <fstream>
 
+#include "server/history/feed_state.h"
 #include "server/history/history_api.h"
 #include "server/history/keys.h"
 #include "server/history/schema.h"
@@ -121,6 +122,39 @@ TEST(Compaction, AKillAtAnyPointLosesAndDoublesNothing) {
     ReadPool::Lease lease(store->readers());
     EXPECT_EQ((*lease).scalar("SELECT count(*) FROM chunks WHERE (id >> 20) NOT IN (SELECT id FROM stretches)"), 0);
     EXPECT_EQ((*lease).scalar("SELECT sum(reports) FROM stretches"), 260);
+  }
+}
+
+TEST(Compaction, PayloadsThatWaitForTheSharedHistoryStay) {
+  const auto batches = one_rank(9, 700);
+  for (const bool keep : {false, true}) {
+    TempDir dir;
+    const auto store = SqliteStore::open(dir.path, by_hand());
+    store->compactor().keep_unsent(keep);
+    const auto commit = [&](std::size_t from, std::size_t to) {
+      for (std::size_t i = from; i < to; ++i) {
+        store->commit(batches[i]);
+        store->compactor().run_now(false);
+      }
+    };
+    const auto oldest = [&] {
+      ReadPool::Lease lease(store->readers());
+      return (*lease).scalar(
+          "SELECT min(seq) FROM payloads JOIN reports ON reports.id = payloads.id WHERE NOT retrospective AND payloads.id NOT "
+          "IN "
+          "(SELECT id FROM kept_payloads)");
+    };
+    commit(0, 30);
+    EXPECT_EQ(oldest() < 60, keep);  // the first ones may be kept for what they hold
+    FeedState(*store).sent({{"u1", 300}}, {{{"u1", 0, incarnation(1)}, 300}});
+    commit(30, batches.size());
+    if (keep) {
+      EXPECT_GT(oldest(), 300);
+      EXPECT_LT(oldest(), 360);
+    }
+    // Nothing stays for good.
+    store->compactor().run_now(true);
+    EXPECT_EQ(count(*store, "payloads") - count(*store, "kept_payloads"), 11);  // retrospective ones
   }
 }
 
