@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "scalewatch/v1/alerts.pb.h"
 #include "server/engine/ports/history_store.h"
@@ -160,6 +161,7 @@ bool Compactor::step(bool everything) {
     stats_.waiting_reports = waiting;
   }
   if (!options_.enabled) return idle(everything);
+  if (std::exchange(kept_, keep_unsent_.load()) && !kept_) release_kept();
   if (released_.size() >= kTrimAt || (!released_.empty() && (!options_.thread || now - released_since_ >= kTrimAfter))) {
     trim();
     return true;
@@ -345,6 +347,7 @@ void Compactor::publish(std::int64_t stream, Stream& state, StretchBuilder& buil
 }
 
 void Compactor::release(std::int64_t stream, Stream& state, std::uint64_t seq, bool idle) {
+  state.due_seq = std::max(state.due_seq, seq);
   if (keep_unsent_ && !idle) {
     Query sent(*reader_, "SELECT seq FROM feed_streams WHERE stream = ?", stream);
     seq = std::min(seq, sent.step() ? sent.u64(0) : 0);
@@ -357,6 +360,10 @@ void Compactor::release(std::int64_t stream, Stream& state, std::uint64_t seq, b
   if (released_.empty()) released_since_ = Clock::now();
   while (rows.step()) released_.push_back(rows.i64(0));
   state.trimmed_seq = seq;
+}
+
+void Compactor::release_kept() {
+  for (auto& [stream, state] : streams_) release(stream, state, state.due_seq, false);
 }
 
 // In order of ids, across streams: rows that were written together lie on the same pages.

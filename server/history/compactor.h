@@ -67,6 +67,7 @@ class Compactor {
     std::int64_t next = 0;       // number of the next stretch
     std::uint64_t last_seq = 0;  // of the newest stretch
     std::uint64_t trimmed_seq = 0;
+    std::uint64_t due_seq = 0;  // payloads up to here go once they are sent
     Clock::time_point newest = Clock::now();
     bool opened = false;    // what a kill left was removed
     bool stuck = false;     // its next report can't be packed: it stays rows
@@ -95,6 +96,8 @@ class Compactor {
                                  const std::vector<std::uint64_t>& attempts);
   // Lets payloads of the stream up to `seq` go, and of those that wait to be sent none unless it is `idle`.
   void release(std::int64_t stream, Stream& state, std::uint64_t seq, bool idle);
+  // Those that waited go once nothing is kept any more.
+  void release_kept();
   void trim();
   bool idle(bool everything);
   Home home(std::int64_t stream);
@@ -116,6 +119,7 @@ class Compactor {
   std::map<std::int64_t, Stream> streams_;
   std::vector<std::int64_t> released_;  // payloads that may go
   Clock::time_point released_since_;
+  bool kept_ = false;       // keep_unsent_ when it was looked at last
   std::int64_t after_ = 0;  // the stream that was looked at last
   std::thread thread_;      // last
 };

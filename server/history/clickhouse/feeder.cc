@@ -256,7 +256,7 @@ void Feeder::look_at_bound() {
     }
   }
   retention.press(large);
-  store_.compactor().keep_unsent(now.lag_bytes < kRowBytes);
+  store_.compactor().keep_unsent(!over_bound_ && now.lag_bytes < kRowBytes);
 }
 
 // What was being sent before a crash comes first and alone, so that it is the same batch.
