@@ -1,12 +1,12 @@
 #include "server/engine/input_codec.h"
 
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "server/domain/text.h"
+#include "server/engine/crc.h"
 #include "server/engine/rules_codec.h"
 #include "server/engine/text.h"
 
@@ -148,7 +148,7 @@ domain::Input decode(const json& in) {
 constexpr std::size_t kSealBytes = std::string_view(R"(,"crc":"00000000"})").size();
 
 std::string seal_of(std::string_view text) {
-  return fmt::format(R"(,"crc":"{:08x}"}})", crc32_z(0, reinterpret_cast<const Bytef*>(text.data()), text.size()));
+  return fmt::format(R"(,"crc":"{:08x}"}})", crc32_of(text));
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
 #include "server/history/chunk.h"
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
+
+#include "server/engine/crc.h"
 
 namespace scalewatch::history {
 
@@ -153,12 +153,8 @@ void put_u32(std::uint32_t value, char* to) {
   std::memcpy(to, &value, sizeof value);
 }
 
-std::uint32_t crc_of(std::string_view bytes) {
-  return static_cast<std::uint32_t>(crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
-}
-
 void put_seal(std::string& blob) {
-  const std::uint32_t crc = crc_of(blob);
+  const std::uint32_t crc = engine::crc32_of(blob);
   blob.resize(blob.size() + sizeof crc);
   put_u32(crc, &blob[blob.size() - sizeof crc]);
 }
@@ -169,7 +165,7 @@ Seal seal_at(std::string_view blob, std::size_t end) {
   if (blob.size() == end) return Seal::kNone;
   if (blob.size() != end + sizeof crc) return Seal::kBroken;
   std::memcpy(&crc, blob.data() + end, sizeof crc);
-  return crc == crc_of(blob.substr(0, end)) ? Seal::kWhole : Seal::kBroken;
+  return crc == engine::crc32_of(blob.substr(0, end)) ? Seal::kWhole : Seal::kBroken;
 }
 
 // Calls put(record, bits) for `count` values of a column.
@@ -439,6 +435,7 @@ std::string write_summaries(std::span<const TensorSummary> tensors, std::size_t 
 
 bool SummariesView::open(std::string_view bytes, std::size_t reports) {
   static_assert(kRecordColumns + kExtra == kColumns);
+  const std::string_view blob = bytes;
   if (bytes.empty() || reports == 0) return false;
   tensors_ = static_cast<std::uint8_t>(bytes.front());
   bytes.remove_prefix(1);
@@ -449,7 +446,7 @@ bool SummariesView::open(std::string_view bytes, std::size_t reports) {
   for (std::size_t column = 0; column < kColumns; ++column) {
     if (has(column) && !columns_[column].open(bytes, tensors_, kind_of(column))) return false;
   }
-  return true;
+  return seal_at(blob, blob.size() - bytes.size()) != Seal::kBroken;
 }
 
 std::uint32_t SummariesView::records(std::size_t tensor) const {
@@ -593,20 +590,6 @@ Seal seal_of_chunk(std::string_view blob) {
   if (first < 2 * kOffsetBytes || first % kOffsetBytes != 0 || first > blob.size()) return Seal::kBroken;
   std::memcpy(&end, blob.data() + first - kOffsetBytes, sizeof end);
   return seal_at(blob, end);
-}
-
-Seal seal_of_summaries(std::string_view blob) {
-  std::string_view rest = blob;
-  std::uint64_t mask = 0;
-  if (rest.empty()) return Seal::kBroken;
-  const auto tensors = static_cast<std::uint8_t>(rest.front());
-  rest.remove_prefix(1);
-  if (tensors > kChunkTensors || !take_varint(rest, mask)) return Seal::kBroken;
-  PackedColumn ignored;
-  for (std::size_t column = 0; column < kColumns; ++column) {
-    if ((mask >> column & 1U) != 0 && !ignored.open(rest, tensors, kind_of(column))) return Seal::kBroken;
-  }
-  return seal_at(blob, blob.size() - rest.size());
 }
 
 std::string_view frame_of(std::string_view blob, std::size_t tensor) {

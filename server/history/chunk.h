@@ -104,6 +104,7 @@ struct ScoreBound {
 
 class SummariesView {
  public:
+  // False for bytes that are none, or are not what was written.
   bool open(std::string_view bytes, std::size_t reports);
   [[nodiscard]] std::size_t tensors() const { return tensors_; }
   [[nodiscard]] std::uint32_t records(std::size_t tensor) const;
@@ -127,8 +128,6 @@ class SummariesView {
 // What ends the blob of a chunk or of summaries: the CRC-32 of all before it. Older ones have none.
 enum class Seal : std::uint8_t { kNone, kWhole, kBroken };
 Seal seal_of_chunk(std::string_view blob);
-// Also broken when the blob can't be read at all.
-Seal seal_of_summaries(std::string_view blob);
 
 // A chunk's blob: the offsets of its frames, then the frames.
 std::string join_frames(std::span<const std::string> frames);

@@ -147,7 +147,8 @@ void HeatReader::read_summary(const StretchRow& stretch, const Wanted& wanted, c
   Query row(reading_.connection(), "SELECT reports, tensors FROM summaries WHERE id = ?",
             summary_key(stretch.stream, wanted.id / kChunkTensors, stretch.number));
   SummariesView view;
-  if (!row.step() || !view.open(row.view(1), static_cast<std::size_t>(row.i64(0)))) return;
+  if (!row.step()) return;
+  open_summaries(row.view(1), static_cast<std::size_t>(row.i64(0)), view);
   const TensorSummary summary = view.at(wanted.id % kChunkTensors, wanted.numel);
   if (summary.records == 0 || summary.first >= stretch.reports || summary.last >= stretch.reports) return;
   const Interval attempts{attempts_[summary.first], attempts_[summary.last]};

@@ -1,10 +1,10 @@
 #include "server/history/row_check.h"
 
-#include <zlib.h>
-
 #include <bit>
 #include <cmath>
 #include <limits>
+
+#include "server/engine/crc.h"
 
 namespace scalewatch::history {
 
@@ -19,7 +19,7 @@ void RowCheck::add(double value) {
 }
 
 std::int64_t RowCheck::sum() const {
-  return static_cast<std::int64_t>(crc32_z(0, bytes_.data(), size_));
+  return engine::crc32_of({reinterpret_cast<const char*>(bytes_.data()), size_});
 }
 
 bool row_is_whole(const Query& query, int first) {

@@ -1,9 +1,8 @@
 #include "server/history/rows.h"
 
-#include <zlib.h>
-
 #include <algorithm>
 
+#include "server/engine/crc.h"
 #include "server/history/seal.h"
 
 namespace scalewatch::history {
@@ -61,11 +60,9 @@ engine::AlertRow read_alert(const Query& query) {
 }
 
 std::int64_t outbox_crc(const engine::OutboxRow& row) {
-  uLong crc = 0;
-  for (const std::string* part : {&row.key, &row.sink, &row.alert}) {
-    crc = crc32_z(crc, reinterpret_cast<const Bytef*>(part->data()), part->size());
-  }
-  return static_cast<std::int64_t>(crc);
+  std::uint32_t crc = 0;
+  for (const std::string* part : {&row.key, &row.sink, &row.alert}) crc = engine::crc32_of(*part, crc);
+  return crc;
 }
 
 }  // namespace scalewatch::history

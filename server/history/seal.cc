@@ -1,10 +1,10 @@
 #include "server/history/seal.h"
 
-#include <zlib.h>
-
 #include <array>
 #include <cstdint>
 #include <cstring>
+
+#include "server/engine/crc.h"
 
 namespace scalewatch::history {
 
@@ -15,7 +15,7 @@ constexpr std::size_t kChecksum = sizeof(std::uint32_t);
 constexpr std::size_t kSeal = kTag.size() + kChecksum;
 
 std::array<char, kChecksum> checksum(std::string_view bytes) {
-  const auto sum = static_cast<std::uint32_t>(crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+  const auto sum = engine::crc32_of(bytes);
   std::array<char, kChecksum> out{};
   for (std::size_t i = 0; i < kChecksum; ++i) out[i] = static_cast<char>(sum >> (8 * i));
   return out;

@@ -3,20 +3,17 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include <array>
 #include <cstdio>
 #include <cstring>
 #include <string_view>
 
+#include "server/engine/crc.h"
+
 namespace scalewatch::history {
 
 namespace {
-
-std::uint32_t checksum(std::string_view text) {
-  return static_cast<std::uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(text.data()), static_cast<uInt>(text.size())));
-}
 
 std::string without_checksum(const Mark& mark) {
   return fmt::format("scalewatch-mark 1 store={} commit={} time_ms={} base={} log={:016x}", mark.store, mark.commit,
@@ -35,7 +32,7 @@ std::optional<Mark> parse(std::string_view line) {
   const std::string text(line);
   if (std::sscanf(text.c_str(), "scalewatch-mark 1 store=%32s commit=%llu time_ms=%lld base=%llu log=%llx crc=%x", store.data(),
                   &commit, &time_ms, &base, &log, &crc) != 6 ||
-      crc != checksum(line.substr(0, end))) {
+      crc != engine::crc32_of(line.substr(0, end))) {
     return std::nullopt;
   }
   return Mark{store.data(), commit, time_ms, base, log};
@@ -77,7 +74,7 @@ void MarkWriter::write_line(const Mark& mark, std::uint64_t number) const noexce
   line.back() = '\n';
   try {
     const std::string text = without_checksum(mark);
-    const std::string whole = fmt::format("{} crc={:08x}", text, checksum(text));
+    const std::string whole = fmt::format("{} crc={:08x}", text, engine::crc32_of(text));
     std::memcpy(line.data(), whole.data(), std::min(whole.size(), line.size() - 1));
   } catch (...) {
     return;

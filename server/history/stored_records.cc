@@ -40,6 +40,11 @@ std::optional<StretchRow> read_stretch(Query& query) {
                                                  " cannot be read: the history file is damaged"}};
 }
 
+[[noreturn]] void damaged(const std::string& what) {
+  throw ApiError{{engine::Status::kInternal,
+                  what + " cannot be read: the history file is damaged (scalewatch admin verify tells how far)"}};
+}
+
 }  // namespace
 
 std::optional<std::size_t> StretchRow::place(std::uint64_t attempt) const {
@@ -113,12 +118,14 @@ const FrameView* StoredRecords::frame(const StretchRow& stretch, std::uint32_t i
   if (ends[0] >= ends[1] || !blob.read(ends[0], ends[1] - ends[0], frame.bytes)) return nullptr;
   if (!frame.view.open(frame.bytes, stretch.reports, numel)) {
     frame.number = -1;
-    throw ApiError{{engine::Status::kInternal,
-                    "stored records of attempts " + std::to_string(stretch.first) + " to " + std::to_string(stretch.last) +
-                        " cannot be read: the history file is damaged (scalewatch admin verify tells how far)"}};
+    damaged("stored records of attempts " + std::to_string(stretch.first) + " to " + std::to_string(stretch.last));
   }
   frame.present = true;
   return &frame.view;
+}
+
+void open_summaries(std::string_view bytes, std::size_t reports, SummariesView& view) {
+  if (!view.open(bytes, reports)) damaged("a stored summary of " + std::to_string(reports) + " attempts");
 }
 
 std::optional<Measured> StoredRecords::find(const StoredReport& report, std::uint32_t id, std::uint64_t numel) {

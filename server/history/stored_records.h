@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "scalewatch/v1/ingest.pb.h"
@@ -36,6 +37,9 @@ std::uint64_t stretched_seq(Connection& connection, std::int64_t stream);
 std::optional<StretchRow> stretch_numbered(Connection& connection, std::int64_t stream, std::int64_t number);
 // The stretch with this attempt in its range.
 std::optional<StretchRow> stretch_at(Connection& connection, std::int64_t stream, std::uint64_t attempt);
+
+// Of a row of summaries; an ApiError for what is not what was written.
+void open_summaries(std::string_view bytes, std::size_t reports, SummariesView& view);
 
 class StoredRecords {
  public:

@@ -66,7 +66,7 @@ void TensorSeries::load_pieces(const ReportRange& range, std::int64_t stream, st
       more = reading_.page_over();
       Piece piece{stream, first - 1, rank, id, numel, static_cast<std::size_t>(rows.i64(3)), {rows.u64(1), rows.u64(2)}, {}};
       if (piece.attempts.last < range.first || piece.attempts.first > range.last) continue;
-      if (!view.open(rows.view(4), piece.reports)) continue;
+      open_summaries(rows.view(4), piece.reports, view);
       piece.summary = view.at(id % kChunkTensors, numel);
       if (piece.summary.records > 0) pieces_.push_back(piece);
     }

@@ -147,7 +147,8 @@ void take_summaries(Reading& reading, const Catalog& catalog, By::By by, v1::Rol
         const Use key{rows.i64(0) & kMaxStretch};
         const auto use = std::lower_bound(uses.begin(), uses.end(), key, before);
         if (use == uses.end() || use->number != key.number) continue;
-        if (view.open(rows.view(2), static_cast<std::size_t>(rows.i64(1)))) view.bound(need_of(by), use->cut, bounds);
+        open_summaries(rows.view(2), static_cast<std::size_t>(rows.i64(1)), view);
+        view.bound(need_of(by), use->cut, bounds);
       }
       for (std::uint32_t i = 0; i < kChunkTensors && begin + i < slots.size(); ++i) {
         const auto tensor = slots[begin + i].tensor;

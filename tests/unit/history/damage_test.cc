@@ -359,6 +359,43 @@ TEST(Damaged, RowsOfNumbersThatChangedAreLeftOutAndTold) {
 }
 
 // A file that such rows came into from a server without checks.
+TEST(Damaged, SummariesThatChangedAreToldAndNotServed) {
+  Written written;
+  written.add(300);
+  written.store->compactor().run_now(false);
+  Connection file((written.folder.path / kDatabase).string(), SQLITE_OPEN_READWRITE);
+  std::int64_t id = 0;
+  std::string stored;
+  {
+    Query row(file, "SELECT id, tensors FROM summaries ORDER BY id LIMIT 1");
+    ASSERT_TRUE(row.step());
+    id = row.i64(0);
+    stored = row.bytes(1);
+  }
+  const auto asked = [&] {
+    const auto api = make_history_api(*written.store);
+    v1::TopTensorsRequest top;
+    top.set_run("alpha");
+    top.mutable_range()->set_first(1);
+    top.mutable_range()->set_last(300);
+    v1::TopTensorsResponse tensors;
+    v1::GetTensorHistoryRequest history;
+    history.set_run("alpha");
+    history.set_tensor("t0");
+    history.set_max_points(2);
+    v1::GetTensorHistoryResponse series;
+    return std::array{api->top_tensors(top, tensors), api->get_tensor_history(history, series)};
+  };
+  for (const auto& status : asked()) EXPECT_TRUE(status.ok()) << status.message;
+  for (std::size_t at = 0; at < stored.size(); at += 7) {
+    std::string changed = stored;
+    changed[at] = static_cast<char>(changed[at] ^ 0x10);
+    Query(file, "UPDATE summaries SET tensors = ? WHERE id = ?", Blob{changed}, id).run();
+    const auto answers = asked();
+    for (std::size_t i = 0; i < answers.size(); ++i) EXPECT_THAT(answers[i].message, HasSubstr("damaged")) << at << " " << i;
+  }
+}
+
 TEST(Damaged, RowsWithoutAChecksumAreServed) {
   Written written;
   written.add(9);
