@@ -82,6 +82,17 @@ class Hand(Lab):
         self.assertEqual(int(watch.questions.summary()["attempts"]), 3)
         self.assertEqual([p.tensor for p in watch.questions.attempt(3)], ["good"])
 
+    def test_a_name_is_of_one_type(self):
+        """What was declared is what is read: memory of another type is refused."""
+        watch = self.watch(strict=False)
+        with self.assertLogs("scalewatch", "WARNING") as said:
+            for kind in (numpy.float32, numpy.float16, numpy.float32):
+                watch.observe("x", numpy.ones(5000, kind))
+                watch.end()
+        self.assertRegex(said.output[0], "x: elements of float16 where there were those of float32")
+        self.findings(watch)
+        self.assertEqual([(p.first_attempt, p.absmax, p.nan) for p in watch.history("x")], [(1, 1, 0), (3, 1, 0)])
+
     def test_where_a_cuda_array_lies(self):
         """What is read of __cuda_array_interface__ without touching its memory: address, strides, device and stream."""
         class Array:
@@ -129,15 +140,25 @@ class Hand(Lab):
             def do_GET(self):
                 self.send_response(200)
                 self.end_headers()
-                self.wfile.write(b"<html>")
+                self.wfile.write(text)
 
             def log_message(self, *_):
                 pass
 
         other = HTTPServer(("127.0.0.1", 0), Other)
-        threading.Thread(target=other.handle_request, daemon=True).start()
-        with contextlib.closing(other.socket), self.assertRaisesRegex(scalewatch.ServerError, "not as a Scalewatch server does"):
-            scalewatch.Questions("r", http=f"127.0.0.1:{other.server_port}").findings()
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        told = scalewatch.Questions("r", http=f"127.0.0.1:{other.server_port}")
+        try:
+            for text in (b"<html>", b"[]", b"null", b'"x"', b'{"findings": 3, "run": 3, "tensors": [3]}', b'{"findings": [{}], "points": [3]}'):
+                for ask in (told.findings, told.summary, told.tensors, told.history, told.scaler_history, told.attempt):
+                    with self.subTest(text=text, ask=ask.__name__):
+                        try:
+                            self.assertEqual(list(ask()), [])  # an object without what is asked for
+                        except scalewatch.ServerError as error:
+                            self.assertIn("not as a Scalewatch server does", str(error))
+        finally:
+            other.shutdown()
+            other.server_close()
 
     def test_where_questions_go(self):
         from scalewatch.answers import http_address

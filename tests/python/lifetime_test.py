@@ -168,6 +168,15 @@ class Lifetime(Lab):
         fit(model, optimizer, scaler, 2)  # and after it nothing is left
         self.assertEqual(watch.attempt, 4)
 
+    def test_labels_of_any_kind(self):
+        model = network()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        watch = self.attach(model, optimizer, labels={"lr": 0.05, "seed": 3, "amp": True})
+        model(torch.ones(2, 64)).sum().backward()
+        optimizer.step()
+        self.findings(watch)
+        self.assertEqual(watch.questions.summary()["labels"], {"lr": "0.05", "seed": "3", "amp": "True"})
+
     def test_wrong_arguments(self):
         model = network()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
@@ -177,6 +186,8 @@ class Lifetime(Lab):
                                           (TypeError, (model, [optimizer], [scaler_of(), scaler_of()]), {}),
                                           (ValueError, (model, optimizer), {"every": {"gradients": 2}}),
                                           (ValueError, (model, optimizer), {"compute_dtype": "half"}),
+                                          (TypeError, (model, optimizer), {"activation": "*"}),
+                                          (ValueError, (model, optimizer), {"labels": dict.fromkeys(range(33))}),
                                           (ValueError, (model, optimizer), {"rank": 2, "world_size": 2})):
             with self.subTest(options or arguments), self.assertRaises(error):
                 self.attach(*arguments, **options)

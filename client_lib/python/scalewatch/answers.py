@@ -1,6 +1,7 @@
 """What the server tells of a run: plain objects over its HTTP API, by the standard library alone."""
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import http.client
 import json
@@ -11,7 +12,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from fnmatch import fnmatchcase
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, Iterator, List, Mapping, Optional
 
 from .credentials import request, tls_context, wants_tls
 
@@ -177,78 +178,97 @@ class Questions:
         except urllib.error.HTTPError as error:
             raise ServerError(f"the server at {self.http} refused: {_sentence(error)}") from None
         except json.JSONDecodeError:
-            raise ServerError(f"{self.http} answers, but not as a Scalewatch server does: {_WHERE}") from None
+            raise self._foreign() from None
         except (OSError, ValueError, http.client.HTTPException) as error:
             why = getattr(error, "reason", None) or error
             raise ServerError(f"no answer from the server's HTTP API at {self.http}: {why}: {_WHERE}") from None
-        return dict(told)
+        if not isinstance(told, dict):
+            raise self._foreign()
+        return told
+
+    def _foreign(self) -> ServerError:
+        return ServerError(f"{self.http} answers, but not as a Scalewatch server does: {_WHERE}")
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        """What is missing within, or is of another kind, is no answer of a Scalewatch server."""
+        try:
+            yield
+        except (AttributeError, IndexError, KeyError, TypeError):
+            raise self._foreign() from None
 
     def summary(self) -> Dict[str, Any]:
         """The run as the server lists it: attempts, applied, skipped, scale, loss, status, worst_open, ...: numbers of 64 bits are text,
         as in JSON of Protobuf."""
-        return dict(self.get("")["run"])
+        with self._reading():
+            return dict(self.get("")["run"])
 
     def findings(self, open_only: bool = False, every_segment: bool = False) -> List[Finding]:
         """Findings of the run's newest segment, or with every_segment of the starts before it too: open ones first, worst first;
         resolved ones too unless open_only. At most 1,000."""
-        answer = self.get("")
-        newest = int(answer.get("run", {}).get("segment", 0))
-        found = [Finding.from_json(one) for one in answer.get("findings", [])]
-        return [one for one in found if (one.open or not open_only) and (every_segment or one.segment == newest)]
+        with self._reading():
+            answer = self.get("")
+            newest = int(answer.get("run", {}).get("segment", 0))
+            found = [Finding.from_json(one) for one in answer.get("findings", [])]
+            return [one for one in found if (one.open or not open_only) and (every_segment or one.segment == newest)]
 
     def tensors(self, pattern: str = "*", role: Optional[str] = None) -> List[Dict[str, Any]]:
         """Names, roles, dtypes and the newest record of tensors whose name matches the pattern ("*" matches any characters) and, unless
         None, whose role is it ("gradient", ...): dicts as the HTTP API gives them."""
-        told: List[Dict[str, Any]] = []
-        token = ""
-        while True:
-            answer = self.get("/tensors", page_size=1000, page_token=token or None,
-                              role=f"ROLE_{role.upper()}" if role else None)
-            told += [one for one in answer.get("tensors", []) if fnmatchcase(one["info"]["name"], pattern)]
-            token = answer.get("next_page_token", "")
-            if not token:
-                return told
+        with self._reading():
+            told: List[Dict[str, Any]] = []
+            token = ""
+            while True:
+                answer = self.get("/tensors", page_size=1000, page_token=token or None,
+                                  role=f"ROLE_{role.upper()}" if role else None)
+                told += [one for one in answer.get("tensors", []) if fnmatchcase(one["info"]["name"], pattern)]
+                token = answer.get("next_page_token", "")
+                if not token:
+                    return told
 
     def history(self, pattern: str = "*", role: Optional[str] = None, max_points: int = 1000, max_tensors: int = 100) -> List[Point]:
         """Statistics over attempts of the tensors whose name matches the pattern and, unless None, whose role is it ("gradient", ...),
         in forward order and then by attempt. There are at most max_points a tensor: neighbours are merged. More than
         max_tensors matches raise ValueError, for each is a question of its own."""
-        infos = [one["info"] for one in self.tensors(pattern, role)]
-        if len(infos) > max_tensors:
-            raise ValueError(f"{len(infos)} tensors match {pattern!r}: name fewer, or raise max_tensors={max_tensors}")
-        points: List[Point] = []
-        for info in infos:
-            first: Optional[int] = None
-            while True:
-                name = urllib.parse.quote(info["name"], safe="")
-                answer = self.get(f"/tensors/{name}/history", role=info["role"], max_points=max_points, **{"range.first": first})
-                for one in answer.get("points", []):
-                    points.append(Point.from_json(info, int(one["first_attempt"]), int(one["last_attempt"]), one["record"]))
-                if not answer.get("truncated"):
-                    break
-                first = int(answer["next_attempt"])
-        return points
+        with self._reading():
+            infos = [one["info"] for one in self.tensors(pattern, role)]
+            if len(infos) > max_tensors:
+                raise ValueError(f"{len(infos)} tensors match {pattern!r}: name fewer, or raise max_tensors={max_tensors}")
+            points: List[Point] = []
+            for info in infos:
+                first: Optional[int] = None
+                while True:
+                    name = urllib.parse.quote(info["name"], safe="")
+                    answer = self.get(f"/tensors/{name}/history", role=info["role"], max_points=max_points, **{"range.first": first})
+                    for one in answer.get("points", []):
+                        points.append(Point.from_json(info, int(one["first_attempt"]), int(one["last_attempt"]), one["record"]))
+                    if not answer.get("truncated"):
+                        break
+                    first = int(answer["next_attempt"])
+            return points
 
     def attempt(self, attempt: int = 0) -> List[Point]:
         """All tensors at one attempt (0 = the newest that is closed), merged over ranks, in forward order."""
-        points: List[Point] = []
-        token = ""
-        while True:
-            answer = self.get(f"/attempts/{attempt}", page_size=1000, page_token=token or None)
-            at = int(answer["attempt"]["attempt"])
-            points += [Point.from_json(one["info"], at, at, one["record"]) for one in answer.get("tensors", [])]
-            token = answer.get("next_page_token", "")
-            if not token:
-                return points
+        with self._reading():
+            points: List[Point] = []
+            token = ""
+            while True:
+                answer = self.get(f"/attempts/{attempt}", page_size=1000, page_token=token or None)
+                at = int(answer["attempt"]["attempt"])
+                points += [Point.from_json(one["info"], at, at, one["record"]) for one in answer.get("tensors", [])]
+                token = answer.get("next_page_token", "")
+                if not token:
+                    return points
 
     def scaler_history(self, scaler: int = 0, max_points: int = 1000) -> List[Dict[str, Any]]:
         """What the scaler of this number did, at most max_points of it: dicts of first_attempt, last_attempt, scale_before, scale_after,
         applied, skipped, partial (counts of attempts), loss, ...; what is not known is left out."""
-        kinds = {"first_attempt": int, "last_attempt": int, "last_step": int, "applied": int, "skipped": int, "partial": int,
-                 "scale_before": float, "scale_after": float, "scale_min": float, "scale_max": float, "loss": float,
-                 "growth_tracker": int}
-        answer = self.get("/scaler", scaler=scaler, max_points=max_points)
-        return [{key: kind(one[key]) for key, kind in kinds.items() if one.get(key) is not None} for one in answer.get("points", [])]
+        with self._reading():
+            kinds = {"first_attempt": int, "last_attempt": int, "last_step": int, "applied": int, "skipped": int, "partial": int,
+                     "scale_before": float, "scale_after": float, "scale_min": float, "scale_max": float, "loss": float,
+                     "growth_tracker": int}
+            answer = self.get("/scaler", scaler=scaler, max_points=max_points)
+            return [{key: kind(one[key]) for key, kind in kinds.items() if one.get(key) is not None} for one in answer.get("points", [])]
 
     def whatif(self, policy: Optional[str] = None, settings: Optional[Mapping[str, float]] = None, scaler: int = 0,
                command: str = "scalewatch") -> Dict[str, Any]:

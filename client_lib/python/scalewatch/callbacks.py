@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import Any, Callable, Dict, List, Optional
 
 from .answers import Finding, Questions, ServerError
@@ -30,7 +31,8 @@ class Callbacks:
     def add(self, callback: Callable[[Finding], Any], ask: bool) -> None:
         self.called.append(callback)
         if self._thread is None and ask:
-            self._thread = threading.Thread(target=self._poll, name="scalewatch", daemon=True)
+            self._thread = threading.Thread(target=_poll, args=(weakref.ref(self), self._questions, self._ended), name="scalewatch",
+                                            daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
@@ -50,14 +52,20 @@ class Callbacks:
                         raise
                     log.warning("scalewatch: an on_finding callback raised %s: %s", type(error).__name__, error)
 
-    def _poll(self) -> None:
-        seen: Dict[str, str] = {}
-        while not self._ended.wait(_POLL_SECONDS):
-            try:
-                found = self._questions.findings(open_only=True)
-            except ServerError:
-                continue
-            for one in found:
-                if seen.get(one.id) != one.severity and len(self.waiting) < _MAX_WAITING:
-                    seen[one.id] = one.severity
-                    self.waiting.append(one)
+
+def _poll(whose: "weakref.ref[Callbacks]", questions: Questions, ended: threading.Event) -> None:
+    """Does not keep what it works for: a callback may hold the watch and its model, which nobody needs to close."""
+    seen: Dict[str, str] = {}
+    while not ended.wait(_POLL_SECONDS):
+        try:
+            found = questions.findings(open_only=True)
+        except ServerError:
+            found = []
+        callbacks = whose()
+        if callbacks is None:
+            return
+        for one in found:
+            if seen.get(one.id) != one.severity and len(callbacks.waiting) < _MAX_WAITING:
+                seen[one.id] = one.severity
+                callbacks.waiting.append(one)
+        del callbacks

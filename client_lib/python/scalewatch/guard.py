@@ -15,7 +15,8 @@ log = logging.getLogger("scalewatch")
 
 
 class Guard:
-    """`with Guard(watch):` errors within are logged and swallowed, unless the watch is strict. What is no Exception passes."""
+    """`with Guard(watch):` errors within are logged and swallowed, unless the watch is strict. What is no Exception passes. One thread
+    at a time is within, for the client library takes no more: a model may be trained by several."""
 
     __slots__ = ("watch",)
 
@@ -23,9 +24,10 @@ class Guard:
         self.watch = watch
 
     def __enter__(self) -> None:
-        pass
+        self.watch._lock.acquire()
 
     def __exit__(self, kind: Any, error: Optional[BaseException], _: Any) -> bool:
+        self.watch._lock.release()
         if error is None or not isinstance(error, Exception):
             return False
         watch = self.watch

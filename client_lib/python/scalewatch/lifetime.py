@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import weakref
 from typing import Any, Iterable
@@ -35,4 +36,8 @@ def replace(objects: Iterable[Any], identity: Any) -> None:
     wanted = {id(thing) for thing in objects}
     for watch in list(_watches):
         if not watch.closed and (watch._identity == identity or wanted & watch._objects):
+            if watch._models_held and not wanted & watch._models_held and watch._identity != identity:
+                logging.getLogger("scalewatch").warning(
+                    "scalewatch: run %s ends, for its scaler or optimizer was attached with another model: attach them together, as in "
+                    "attach([g, d], [to_g, to_d], scaler)", watch.run)
             watch.close(timeout=1.0, reason="attached again")

@@ -1,8 +1,11 @@
 """One monitor of the client library, and the numbers that scalewatch.h gives to what has names here."""
 from __future__ import annotations
 
+import _thread
 import array
 import ctypes
+import os
+import sys
 from typing import Any, Dict, Mapping, Optional, Sequence
 
 from . import abi
@@ -22,6 +25,7 @@ NEVER = 0xFFFFFFFF
 FLOAT16, FLOAT32 = "float16", "float32"
 
 _NAN = float("nan")
+_LEFT_MS = 2000  # for the reports of a monitor that nobody closed
 
 
 class ScalewatchError(RuntimeError):
@@ -73,6 +77,14 @@ class Native:
         handle = ctypes.c_void_p()
         self._check(lib.open(ctypes.byref(options), ctypes.byref(handle)))
         self._handle = handle.value
+        self._process = os.getpid()
+
+    def __del__(self) -> None:
+        # Collected with its model and optimizer: what it has is sent by a thread of its own, for this may be any moment of any thread.
+        handle = getattr(self, "_handle", None)
+        if handle is not None and os.getpid() == self._process and not sys.is_finalizing():
+            self._handle = None
+            _thread.start_new_thread(self._lib.close, (handle, _LEFT_MS, b"collected"))
 
     def _check(self, status: int) -> None:
         if status:

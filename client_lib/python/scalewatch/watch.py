@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Set, Tuple
 
 from . import lifetime, native
@@ -16,6 +17,16 @@ __all__ = ["StopTraining", "Watch"]
 
 _MAX_SAID = 10  # different errors of this library that a run logs
 _MAX_HELD = 1000  # calls that wait until it is known what the computation runs in
+_MAX_LABELS = 32
+_OPTIONS = ("buffer_bytes", "ring_attempts", "spool_dir", "spool_bytes", "measure_threads", "histogram_every", "job_id", "gpu_uuid")
+
+
+def _ended(*identity: Any) -> "Watch":
+    """What a copy or a pickle of a watch is: one that has ended, and can still be asked."""
+    made = Watch.__new__(Watch)
+    made._set_up(*identity)
+    made.closed = True
+    return made
 
 
 class Watch(Asked):
@@ -25,6 +36,10 @@ class Watch(Asked):
 
     Attributes, to be read: run, rank, world_size and strict, as given; attempt: int, the number of the attempt that is open or was
     last, from 1, 0 = none yet; closed: bool; not_observable: list of str, what could not be watched, and why."""
+
+    _compute_dtype: Optional[str]
+    _framework: str
+    _options: Dict[str, Any]
 
     def __init__(self, run: Optional[str] = None, server: Optional[str] = None, *, http: Optional[str] = None, rank: int = 0, world_size: int = 1,
                  compute_dtype: Optional[str] = None, labels: Optional[Mapping[str, str]] = None, strict: bool = False,
@@ -40,7 +55,7 @@ class Watch(Asked):
         many bytes it may take. measure_threads: that share a pass over host memory. histogram_every: attempts between histograms of
         exponents, 0 = none. job_id, gpu_uuid: text, for display.
 
-        Raises ValueError for an argument out of range. An unknown server is no error: it is looked for when the first attempt
+        Raises ValueError for an argument out of range, TypeError for an unknown option. An unknown server is no error: it is looked for when the first attempt
         begins, and training goes on without it."""
         run = run or os.environ.get("SCALEWATCH_RUN")
         if not run or len(run.encode()) > 256 or not run.isprintable():
@@ -49,23 +64,39 @@ class Watch(Asked):
             raise ValueError(f"rank {rank} is not within the world of {world_size}")
         if compute_dtype is not None and compute_dtype not in native.DTYPES:
             raise ValueError(f"compute_dtype {compute_dtype!r}: one of {', '.join(native.DTYPES)}")
+        unknown = next((name for name in options if name not in _OPTIONS), None)
+        if unknown is not None:
+            raise TypeError(f"unknown argument {unknown!r}: options are {', '.join(_OPTIONS)}")
+        texts = {str(key): str(value) for key, value in (labels or {}).items()}
+        if len(texts) > _MAX_LABELS:
+            raise ValueError(f"{len(texts)} labels: there can be {_MAX_LABELS}")
+        self._set_up(run, server, http, rank, world_size, strict)
+        self._compute_dtype, self._framework = compute_dtype, framework
+        self._options = {**options, "server": server, "labels": texts}
+        lifetime.replace([], self._identity)
+        lifetime.register(self)
+
+    def _set_up(self, run: str, server: Optional[str], http: Optional[str], rank: int, world_size: int, strict: bool) -> None:
         self.run, self.rank, self.world_size, self.strict = run, rank, world_size, strict
         self.attempt = 0  # number of the attempt that is open, or was last
         self.not_observable: List[str] = []  # what could not be watched, and why
         self._questions = Questions(run, server, http)
-        self._compute_dtype, self._framework, self._options = compute_dtype, framework, dict(options)
-        self._options.update(server=server, labels=labels)
+        self._lock = threading.RLock()  # held within Guard
+        self._compute_dtype, self._framework, self._options = None, "", {}
         self._native: Optional[native.Native] = None
         self._open = self.closed = self._gone = False
         self._said: Set[str] = set()
         self._held: List[Callable[[], None]] = []
         self._step: Optional[int] = None
-        self._tensors: Dict[Tuple[str, int], int] = {}
+        self._tensors: Dict[Tuple[str, int], Tuple[int, int]] = {}  # number and type of elements by name and role
         self._callbacks = Callbacks(self._questions)
-        self._objects: FrozenSet[int] = getattr(self, "_objects", frozenset())
+        self._objects: FrozenSet[int] = getattr(self, "_objects", frozenset())  # ids of what it was attached to,
+        self._models_held: FrozenSet[int] = getattr(self, "_models_held", frozenset())  # and of the models among them
         self._identity = (self._questions.server, run, rank)
-        lifetime.replace([], self._identity)
-        lifetime.register(self)
+
+    def __reduce__(self) -> Any:
+        # It may be an attribute of the model, or of a trainer: a copy or checkpoint of that must not stop at threads and sockets.
+        return _ended, (self.run, self._questions.server, self._questions.http, self.rank, self.world_size, self.strict)
 
     # -- attempts and tensors, by hand ------------------------------------------------------------------------------------------
 
@@ -94,11 +125,13 @@ class Watch(Asked):
             at = view(array)
             self._started(native.DTYPE_NAMES[at.dtype])
             made = self._begin()
-            tensor = self._tensors.get((name, number))
-            if tensor is None:
+            if (name, number) not in self._tensors:
                 index = len(self._tensors) if forward_index is None else forward_index
-                tensor = made.add_tensor(name, number, at.dtype, at.numel, index)
-                self._tensors[name, number] = tensor
+                self._tensors[name, number] = made.add_tensor(name, number, at.dtype, at.numel, index), at.dtype
+            tensor, dtype = self._tensors[name, number]
+            if dtype != at.dtype:
+                raise TypeError(f"{name}: elements of {native.DTYPE_NAMES[at.dtype]} where there were those of "
+                                f"{native.DTYPE_NAMES[dtype]}: give them a name of their own")
             if at.device is not None:
                 sizes, strides = ((), ()) if at.contiguous else (at.sizes, at.strides)
                 made.observe_device(tensor, at.address, at.numel, at.device, at.stream, scale=scale, transient=True, sizes=sizes,
@@ -176,7 +209,7 @@ class Watch(Asked):
 
     def stats(self) -> Dict[str, Any]:
         """What the client sent and lost so far, by the names of scalewatch_stats: attempts, reports_sent, dropped_..., buffered_bytes
-        (bytes), trainer_thread_ns (nanoseconds), ... Empty before the first attempt."""
+        (bytes), trainer_thread_ns (nanoseconds), ... Empty before the first attempt and after close."""
         return {} if self._native is None else self._native.stats()
 
     def wait_durable(self, timeout: float = 10.0) -> bool:
@@ -206,7 +239,8 @@ class Watch(Asked):
             self.closed = True
             self._callbacks.stop()
             self._detach()
-        made, self._native, self._open = self._native, None, False
+        with self._lock:
+            made, self._native, self._open = self._native, None, False
         if made is None or self._gone:
             return True
         try:
@@ -241,6 +275,7 @@ class Watch(Asked):
             pass
 
     def _forked(self) -> None:
+        self._lock = threading.RLock()  # another thread of the parent may have held it
         self._gone = True
         self._open = False
 

@@ -8,7 +8,7 @@ import torch
 
 from .. import native
 from .hooks import Hook
-from .models import compiling, dtype_of
+from .models import compiling, dtype_of, transformed
 from .tensors import UNSCALED
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Activations:
                 return
             watch = self.watch
             # In backward this is a recomputation under checkpointing; in evaluation nothing is trained.
-            if watch.closed or watch._gone or not module.training or torch._C._current_graph_task_id() != -1:
+            if watch.closed or watch._gone or not module.training or torch._C._current_graph_task_id() != -1 or transformed():
                 return
             with watch._guard():
                 self._runs += 1
@@ -114,7 +114,7 @@ class Activations:
     def _gradient_hook(self, number: int) -> Any:
         def hook(gradient: torch.Tensor) -> None:
             watch = self.watch
-            if watch.closed or watch._gone or compiling():
+            if watch.closed or watch._gone or compiling() or transformed():
                 return
             with watch._guard():
                 made = watch._begin()

@@ -27,6 +27,12 @@ class Names:
                                                              str(rank) if replicated else None)
         self.look()
 
+    def look_again(self) -> None:
+        """Everything anew: parameters were put in the place of others, whose ids may be theirs now."""
+        self._names.clear()
+        self._registered.clear()
+        self.look()
+
     def look(self) -> None:
         """Takes up what was added to the model since."""
         for number, (name, tensor) in enumerate((*self._models.parameters(), *self._models.buffers())):

@@ -1,6 +1,7 @@
 """One optimizer of the script: its gradients at moment A, its state after the step, and what became of the step."""
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 import torch
@@ -8,7 +9,7 @@ import torch
 from .. import native
 from .gradients import gradient_of
 from .hooks import wrap
-from .models import dtype_of
+from .models import compiling, dtype_of
 from .tensors import Batch, Scale, scalar
 
 if TYPE_CHECKING:
@@ -40,18 +41,26 @@ class OptimizerWatch:
         self.measured = self.stepped = False  # in the open attempt: gradients at A; its own step() ran
         self.ever_scaled = False  # its scaler stepped it at least once
         self.outcome_told = False
+        self.stepped_by_scaler: Any = optimizer  # what its scaler.step() was given: what found_inf is kept by
+        self._ever_stepped = False  # its own step() was seen
         self.fused = bool(getattr(optimizer, "_step_supports_amp_scaling", False) or optimizer.defaults.get("fused"))
         self._gradients: Optional[Batch] = None
         self.gradient: Callable[[Any], Any] = gradient_of(watch._grad_of, self.parameters())
         self._state: Optional[Batch] = None
-        self._shape: Tuple[int, ...] = ()
+        self._declared: List[List[torch.Tensor]] = []  # the groups' parameters at the last look
         self._state_size = -1
-        self._handles = [optimizer.register_step_pre_hook(self._before_step), optimizer.register_step_post_hook(self._after_step)]
-        self._undo = None
+        self._handles: List[Any] = []
+        self._undo: Optional[Callable[[], None]] = None
+        self._outer = False  # what is around the optimizer is watched, not its own step()
+        if hasattr(optimizer, "_optimizer_step_pre_hooks"):
+            self._handles = [optimizer.register_step_pre_hook(self._before_step), optimizer.register_step_post_hook(self._after_step)]
+        else:  # a class of the script's own that leaves torch's __init__ out
+            self._undo = wrap(optimizer, "step", self._around_own_step)
         # DeepSpeed's ZeRO steps on flat copies and lets the gradients of the model's parameters go before: looked at as its step begins.
         known = {id(p) for _, p in watch._models.parameters()}
         self._flat = callable(watch._grad_of) and not any(id(p) in known for p in self.parameters())
         if self._flat and given is not optimizer and callable(getattr(given, "step", None)):
+            self._outer = True
             self._undo = wrap(given, "step", self._around_step)
 
     def detach(self) -> None:
@@ -104,21 +113,34 @@ class OptimizerWatch:
     # -- moments ----------------------------------------------------------------------------------------------------------------
 
     def declare_gradients(self) -> None:
-        self._shape = tuple(len(group["params"]) for group in self.optimizer.param_groups)
-        items = [(self.watch._names.of(p, self), p) for p in self.measured_parameters() if p.requires_grad]
+        self._declared = [list(group["params"]) for group in self.optimizer.param_groups]
+        self._state_size = -1
+        items = [(self.watch._names.of(p, self), p) for p in self.measured_parameters()]
         self.gradient = gradient_of(self.watch._grad_of, (p for _, p in items))
         plain = not any(hasattr(p, "main_grad") for _, p in items) and self.watch._grad_of is None
+
+        def like(parameter: Any) -> Any:  # what is frozen may thaw: declared once it has a gradient
+            return parameter if parameter.requires_grad else self.gradient(parameter)
+
         # Elsewhere than in p.grad it may be of another type and size than the parameter: declared as it is found.
-        self._gradients = Batch(self.watch._table, native.ROLES["gradient"], items, self.gradient,
-                                home=None if plain else self.gradient, place=lambda p: p, optimizer=self.name)
+        self._gradients = Batch(self.watch._table, native.ROLES["gradient"], items, self.gradient, home=like if plain else self.gradient,
+                                place=lambda p: p, optimizer=self.name)
         self._gradients.prepare()
+
+    def _holds_others(self) -> bool:
+        """Whether parameters were added or replaced since the last look."""
+        groups = self.optimizer.param_groups
+        return len(groups) != len(self._declared) or any(
+            len(group["params"]) != len(before) or not all(map(operator.is_, group["params"], before))
+            for group, before in zip(groups, self._declared))
 
     def measure_gradients(self, made: native.Native, scale: Scale) -> None:
         """Moment A: gradients as backward left them, once an attempt."""
         self.measured = True
         groups = self.optimizer.param_groups
-        if tuple(len(group["params"]) for group in groups) != self._shape:
-            self.declare_gradients()  # parameters were added
+        if self._holds_others():
+            self.watch._parameters_changed()
+            self.declare_gradients()
         if self._gradients is not None:
             self._gradients.measure(made, scale)
         lr = scalar(groups[0].get("lr", float("nan")))
@@ -168,21 +190,41 @@ class OptimizerWatch:
             self.watch._deliver()
         return result
 
+    def _around_own_step(self, original: Any, *arguments: Any, **keywords: Any) -> Any:
+        self._before_step(self.optimizer, (self.optimizer, *arguments), keywords)
+        result = original(*arguments, **keywords)
+        self._after_step(self.optimizer, (self.optimizer, *arguments), keywords)
+        return result
+
+    @property
+    def may_have_stepped(self) -> bool:
+        """In the open attempt. torch.compile around step() hides it."""
+        return self.stepped or not self._ever_stepped
+
+    def outcome(self, found_inf: Optional[float]) -> int:
+        """What became of its step under a scaler that found so many bad gradients; None = not known here. UNKNOWN where found_inf, which
+        the server is told too, says more than what was seen: of fused steps, and of those that torch.compile hides."""
+        if self.fused or not self.stepped and (not self._ever_stepped or found_inf == 0):
+            return native.UNKNOWN
+        return native.APPLIED if self.stepped else native.SKIPPED
+
     def _before_step(self, _: Any, arguments: Any, keywords: Any) -> None:
+        if compiling():
+            return
         with self.watch._guard():
-            if self.watch.closed or self.watch._gone or torch.compiler.is_compiling():
+            if self.watch.closed or self.watch._gone:
                 return
-            self.stepped = True
-            if self._undo is not None or self.scaler is not None and self.scaler.stepping is self:
+            self.stepped = self._ever_stepped = True
+            if self._outer or self.scaler is not None and self.scaler.stepping is self:
                 return  # what is around it has seen to everything
             if len(arguments) > 1 and callable(arguments[1]) or keywords.get("closure") is not None:
                 return  # backward comes within the step
             self.watch._before_plain_step(self)
 
     def _after_step(self, _: Any, arguments: Any, keywords: Any) -> None:
-        if self.watch.closed or self.watch._gone or torch.compiler.is_compiling():
+        if compiling() or self.watch.closed or self.watch._gone:
             return
-        if self._undo is not None or self.scaler is not None and self.scaler.stepping is self:
+        if self._outer or self.scaler is not None and self.scaler.stepping is self:
             return
         with self.watch._guard():
             if not self.measured:

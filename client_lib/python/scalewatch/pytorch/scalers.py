@@ -151,6 +151,7 @@ class ScalerWatch:
         if mine is None or mine.scaler is not self:
             self.watch._unobservable(f"an optimizer ({type(optimizer).__name__}) that was not given to attach() with its scaler")
             return None
+        mine.stepped_by_scaler = optimizer
         return mine
 
     def _mine(self) -> List[OptimizerWatch]:
@@ -224,20 +225,20 @@ class ScalerWatch:
     def _tell_outcome(self, made: native.Native, mine: OptimizerWatch) -> bool:
         """found_inf and what became of the step; True when it lies on a GPU."""
         mine.outcome_told = True
-        found = list(self.scaler._per_optimizer_states[id(mine.optimizer)]["found_inf_per_device"].values())
-        outcome = native.UNKNOWN if mine.fused else native.APPLIED if mine.stepped else native.SKIPPED
+        found = list(self.scaler._per_optimizer_states[id(mine.stepped_by_scaler)]["found_inf_per_device"].values())
         sharded = type(self.scaler).__name__ == "ShardedGradScaler"  # reduces in place: what was local is gone
         values = [scalar(one) for one in found]
         if found and all(value is not None for value in values):
             decided = float(sum(value for value in values if value is not None))
-            made.observe_optimizer(self.number, mine.number, _NAN if sharded else decided, decided, outcome)
+            made.observe_optimizer(self.number, mine.number, _NAN if sharded else decided, decided, mine.outcome(decided))
             return False
         if found and self.watch._table.on_gpu(found[0].device):
             at = getattr(found[0], "_local_tensor", found[0]).data_ptr()  # of several devices the first stands for all
             device = found[0].device
-            made.observe_optimizer_device(self.number, mine.number, device.index, stream_of(device), None if sharded else at, at, outcome)
+            made.observe_optimizer_device(self.number, mine.number, device.index, stream_of(device), None if sharded else at, at,
+                                          mine.outcome(None))
             return True
-        made.observe_optimizer(self.number, mine.number, outcome=outcome)
+        made.observe_optimizer(self.number, mine.number, outcome=mine.outcome(None))
         return False
 
     def _moment_c(self) -> None:

@@ -94,7 +94,7 @@ class Batch:
         self._last.clear()
         for name, item in self.items:
             home = item if self.home is None else self.home(item)
-            if home is None:
+            if home is None or torch.nn.parameter.is_lazy(home):
                 self._missing.append(item)
                 continue
             number = self.tensors.declare(name, self.role, home, like=self.place and self.place(item), **self.facts)
@@ -105,7 +105,7 @@ class Batch:
             ordinary = type(home) in (torch.Tensor, torch.nn.Parameter) and home.layout is torch.strided and not home.is_complex()
             if ordinary and (device.type == "cpu" or self.tensors.on_gpu(device)):
                 held = plain.setdefault(device, ([], array.array("I"), array.array("Q"), []))
-                held[3].append(home.dtype)
+                held[3].append(self.tensors.dtype(number))
                 held[0].append(item)
                 held[1].append(number)
                 held[2].append(home.numel())
@@ -153,7 +153,8 @@ class Batch:
         except (RuntimeError, NotImplementedError):  # a sparse one among them
             now = []
         before, packed = self._last.get(device, (None, None))
-        if packed is None or now != before or not now:
+        # The same addresses may be of other tensors by now; whether each is straight has not changed then.
+        if packed is None or now != before or not now or not self._alike(tensors, now, numels, dtypes):
             if now and self._only_moved(device, tensors, now, numels, dtypes):
                 packed = array.array("Q", now)
             else:
@@ -169,15 +170,20 @@ class Batch:
                     dtypes: List[torch.dtype]) -> bool:
         """Whether all lay straight at the last look and are laid out now as they were then, wherever: what backward makes anew after each
         zero_grad()."""
-        if not self._straight.get(device):
+        if not self._straight.get(device) or not self._alike(tensors, now, numels, dtypes):
             return False
+        there = [t for t in tensors if t is not None] if 0 in now else tensors
+        index = -1 if device.type == "cpu" else device.index
+        return set(map(_device_index, there)) <= {index} and all(map(_is_contiguous, there))
+
+    @staticmethod
+    def _alike(tensors: List[Any], now: List[int], numels: "array.array[int]", dtypes: List[torch.dtype]) -> bool:
+        """Whether all that are there are of the types and sizes that they were of at the last look."""
         counts, types = list(numels), dtypes
         if 0 in now:
             there = [t is not None for t in tensors]
             tensors, counts, types = (list(compress(each, there)) for each in (tensors, counts, types))
-        index = -1 if device.type == "cpu" else device.index
-        return (list(map(_dtype, tensors)) == types and set(map(_device_index, tensors)) <= {index}
-                and list(map(_numel, tensors)) == counts and all(map(_is_contiguous, tensors)))
+        return list(map(_dtype, tensors)) == types and list(map(_numel, tensors)) == counts
 
     def _look(self, device: torch.device, items: List[Any], numels: "array.array[int]", dtypes: List[torch.dtype]) -> "array.array[int]":
         """Notes sizes and layouts as they are now."""
@@ -187,7 +193,8 @@ class Batch:
             if tensor is None:
                 continue
             if tensor.dtype is not dtypes[i] or tensor.device != device:
-                self.tensors.complain(f"a tensor of {tensor.dtype} on {tensor.device} where one of {dtypes[i]} on {device} was declared")
+                self.tensors.complain(f"{self.items[i][0]}: a tensor of {tensor.dtype} on {tensor.device} where one of {dtypes[i]} on "
+                                      f"{device} was declared")
                 straight = False
             elif tensor.layout is torch.strided and tensor.is_contiguous():
                 numels[i] = tensor.numel()
@@ -206,6 +213,7 @@ class Tensors:
     def __init__(self, complain: Callable[[str], None]) -> None:
         self.native: Optional[native.Native] = None
         self.numbers: Dict[Tuple[str, int], Optional[int]] = {}
+        self._declared: Dict[int, Tuple[str, torch.dtype]] = {}  # name and type of elements by number
         self.own_shard: Optional[str] = None  # what this rank's part of a divided tensor is called
         self.position: Callable[[Any], int] = lambda thing: 0
         self.copy_of: Callable[[Any], Tuple[Optional[str], Optional[str]]] = lambda thing: (None, None)  # (shard, replica)
@@ -214,6 +222,10 @@ class Tensors:
     @staticmethod
     def on_gpu(device: torch.device) -> bool:
         return device.type == "cuda" and torch.version.hip is None
+
+    def dtype(self, number: int) -> torch.dtype:
+        """What the elements of a declared tensor are."""
+        return self._declared[number][1]
 
     def declare(self, name: str, role: int, tensor: Any, index: Optional[int] = None, optimizer: Optional[str] = None,
                 like: Any = None) -> Optional[int]:
@@ -237,16 +249,33 @@ class Tensors:
                 number = self.native.add_tensor(name, role, native.DTYPES[dtype], held.numel() * (2 if held.is_complex() else 1),
                                                 self.position(home) if index is None else index, shard=shard, replica=replica,
                                                 optimizer=optimizer)
+                self._declared[number] = (name, getattr(torch, dtype))
             except native.ScalewatchError as error:  # a name that is none, or too many tensors: the others are watched
                 self.complain(f"{name}: {error}")
         self.numbers[key] = number
         return number
 
     def measure(self, made: native.Native, number: int, tensor: Any, scale: Scale = UNSCALED, transient: bool = False) -> None:
-        """One tensor of any kind, strided or not. On a GPU noted, or with transient measured now."""
+        """One tensor of any kind, strided or not. On a GPU noted, or with transient measured now. What can't be measured costs itself
+        only."""
+        try:
+            self._measure(made, number, tensor, scale, transient)
+        except native.ScalewatchError:
+            raise
+        except Exception as error:  # noqa: BLE001: tensors of many classes, some without memory of their own, come by here
+            self.complain(f"{self._declared[number][0]}: {type(tensor).__name__}: {str(error).partition(chr(10))[0]}")
+
+    def _measure(self, made: native.Native, number: int, tensor: Any, scale: Scale, transient: bool) -> None:
         part = local_part(tensor)
         if part.numel() == 0:
             return
+        name, declared = self._declared[number]
+        if part.dtype is not declared:  # the client reads what was declared: autocast was on then and is off now, or the other way
+            if declared not in (torch.float32, torch.float64) or part.dtype.itemsize >= declared.itemsize:
+                return self.complain(f"{name}: elements of {part.dtype} where there were those of {declared}")
+            part = part.to(declared)  # exactly
+        if part.data_ptr() == 0:
+            return self.complain(f"{name}: its memory is not there")
         device = part.device
         straight = part.is_contiguous()
         if not straight and part.dim() > 8:

@@ -13,7 +13,7 @@ from .given import listed, names
 from .gradients import GradOf
 from .hooks import Hook
 from .losses import Losses
-from .models import Models, dtype_of
+from .models import Models, Slot, compiling, dtype_of, transformed
 from .names import Names
 from .optimizers import OptimizerWatch, plain_optimizer
 from .precision import Precision
@@ -27,6 +27,11 @@ __all__ = ["TorchWatch"]
 _ROLES = ("gradient", "parameter", "buffer", "optimizer_state", "activation", "activation_gradient")
 # Parameters and optimizer state change little from one attempt to the next; each costs a pass over as much memory as gradients.
 _EVERY = {"parameter": 10, "optimizer_state": 10}
+_UNSEEN, _UNSEEN_AT_END = 1000, 20  # forward passes without a step that was seen, before it is said
+
+
+def _now(item: Any) -> Any:
+    return item.now() if type(item) is Slot else item
 
 
 class TorchWatch(Watch):
@@ -51,6 +56,7 @@ class TorchWatch(Watch):
             raise TypeError(f"grad_of: a name or a function, not {type(grad_of).__name__}")
         given_objects = [root for _, root in self._models.roots] + optimizers + scalers
         self._objects = frozenset(id(thing) for thing in given_objects)
+        self._models_held = frozenset(id(root) for _, root in self._models.roots)
         lifetime.replace(given_objects, None)
         rank, world_size = rank_and_world(rank, world_size)
         super().__init__(run, rank=rank, world_size=world_size, framework=f"pytorch {torch.__version__}", **rest)
@@ -64,6 +70,7 @@ class TorchWatch(Watch):
         self._was_training = True
         self._ordered = False  # a forward pass has shown the order of things, or is not waited for any longer
         self._passes: Dict[int, int] = {}
+        self._forwards = 0  # passes in training, while no step has been seen; -1 once one was
         self._early: List[Any] = []  # misuse before there is an attempt to tell it with
         self._names = Names(self._models, self.rank)
         self._table = Tensors(self._unobservable)
@@ -121,21 +128,31 @@ class TorchWatch(Watch):
         self._ordered = True
         self._models.stop()
         self._names.look()
-        held = {id(p): (n, p) for n, p in self._models.parameters()}
         for one in self._optimizers:
             one.declare_gradients()
-            for parameter in one.parameters():
-                held.setdefault(id(parameter), (self._names.of(parameter, one), parameter))
-        self._parameters = Batch(self._table, native.ROLES["parameter"], list(held.values()), lambda p: p)
-        floating = [(name, buffer) for name, buffer in self._models.buffers() if dtype_of(buffer.dtype)]
-        self._buffers = Batch(self._table, native.ROLES["buffer"], floating, lambda b: b)
-        for batch in (self._parameters, self._buffers):
-            batch.prepare()
+        self._look_at_model()
         if self._activations is not None:
             self._activations.declare()
         for kind, detail, raised in self._early:
             made.misuse(kind, detail, raised)
         self._early.clear()
+
+    def _look_at_model(self) -> None:
+        """Declares parameters and buffers as they are now: before the first attempt, and when an optimizer got others."""
+        held: Dict[int, Any] = {id(p): (name, slot) for name, slot, p in self._models.parameter_slots()}
+        for one in self._optimizers:
+            for parameter in one.parameters():
+                held.setdefault(id(parameter), (self._names.of(parameter, one), parameter))
+        self._parameters = Batch(self._table, native.ROLES["parameter"], list(held.values()), _now, home=_now)
+        floating = [(name, slot) for name, slot, buffer in self._models.buffer_slots() if dtype_of(buffer.dtype)]
+        self._buffers = Batch(self._table, native.ROLES["buffer"], floating, _now, home=_now)
+        for batch in (self._parameters, self._buffers):
+            batch.prepare()
+
+    def _parameters_changed(self) -> None:
+        """An optimizer holds other parameters than it did."""
+        self._names.look_again()
+        self._look_at_model()
 
     def misuse(self, kind: str, detail: str = "", raised: bool = False) -> None:
         if self._native is None:
@@ -156,10 +173,13 @@ class TorchWatch(Watch):
     # -- moments ----------------------------------------------------------------------------------------------------------------
 
     def _before_forward(self, module: torch.nn.Module, _: Any) -> None:
-        if torch.compiler.is_compiling() or self.closed or self._gone:
+        if compiling() or self.closed or self._gone:
             return
         with self._guard():
             self._precision.look()
+            if self._forwards >= 0 and module.training and torch.is_grad_enabled():
+                self._forwards += 1
+                self._say_unseen(_UNSEEN)
             if module.training and not self._ordered:
                 passes = self._passes[id(module)] = self._passes.get(id(module), 0) + 1
                 if passes > 1:  # another micro-batch
@@ -172,13 +192,22 @@ class TorchWatch(Watch):
                     self._native.set_phase(native.PHASES["train" if module.training else "eval"])
 
     def _after_forward(self, module: torch.nn.Module, _: Any, output: Any) -> None:
-        if torch.compiler.is_compiling() or self.closed or self._gone or not module.training:
+        if compiling() or self.closed or self._gone or not module.training or transformed():
             return
         if not any(scaler.enabled for scaler in self._scalers):
-            loss = output.get("loss") if isinstance(output, dict) else getattr(output, "loss", None)
+            try:
+                loss = output.get("loss") if isinstance(output, dict) else getattr(output, "loss", None)
+            except Exception:  # noqa: BLE001: a property of the script's own, which can't be asked here
+                return
             if isinstance(loss, torch.Tensor) and loss.numel() == 1:
                 with self._guard():
                     self._losses.add(loss, mean=True)
+
+    def _say_unseen(self, limit: int) -> None:
+        if self._forwards >= limit:
+            self._say(f"in {self._forwards} forward passes no step of its optimizers was seen: others may be stepped, or by another method "
+                      "than step(), or within torch.compile")
+            self._forwards = -1
 
     def add_loss(self, loss: torch.Tensor) -> None:
         """loss: a one-element tensor, unscaled, that backward runs from, of the open attempt: those of its micro-batches add up. scaler.scale(loss) tells it by
@@ -242,26 +271,32 @@ class TorchWatch(Watch):
     def _finish_attempt(self) -> None:
         """Moment C: what the step changed, and the end of the attempt."""
         made = self._begin()
+        self._forwards = -1
+        try:
+            self._moment_c(made)
+        finally:  # whatever goes wrong there costs this attempt, and none after it
+            if self._open:
+                self._open = False
+                made.end_attempt()
+            if self._activations is not None:
+                self._activations.attempt_ended()
+            for scaler in self._scalers:
+                scaler.new_attempt()
+            for one in self._optimizers:
+                one.new_attempt()
+
+    def _moment_c(self, made: native.Native) -> None:
+        loss = self._losses.take()
+        if loss is not None:
+            made.set_loss(loss)
+        skipped = any(one.measured and one.scaler is not None and not one.may_have_stepped for one in self._optimizers)
+        for schedule in self._schedules:
+            schedule.attempt_ended(skipped)
         for batch in (self._parameters, self._buffers):
             if batch is not None:
                 batch.measure(made)
         for one in self._optimizers:
             one.measure_state(made)
-        loss = self._losses.take()
-        if loss is not None:
-            made.set_loss(loss)
-        skipped = any(one.measured and one.scaler is not None and not one.stepped for one in self._optimizers)
-        for schedule in self._schedules:
-            schedule.attempt_ended(skipped)
-        if self._open:
-            self._open = False
-            made.end_attempt()
-        if self._activations is not None:
-            self._activations.attempt_ended()
-        for scaler in self._scalers:
-            scaler.new_attempt()
-        for one in self._optimizers:
-            one.new_attempt()
 
     # -- wrong use --------------------------------------------------------------------------------------------------------------
 
@@ -278,15 +313,15 @@ class TorchWatch(Watch):
     # -- the end ----------------------------------------------------------------------------------------------------------------
 
     def _detach(self) -> None:
+        self._say_unseen(_UNSEEN_AT_END)
         self._models.stop()
         for handle in self._handles:
             handle.remove()
         self._handles = []
-        self._carried.detach()
-        parts: List[Any] = [*self._schedules, *self._optimizers, *self._scalers]
+        parts: List[Any] = [self._carried, *self._optimizers, *self._scalers, *filter(None, (self._activations,))]
         for part in parts:
-            part.detach()
-        if self._activations is not None:
-            self._activations.detach()
+            with self._guard():
+                part.detach()
+        self._schedules = []
         self._keep = []
         self._objects = frozenset()
