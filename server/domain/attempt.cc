@@ -147,10 +147,8 @@ void JoinedAttempt::add_non_finite(const AttemptDigest& digest) {
   }
 }
 
-void JoinedAttempt::join(const AttemptDigest& digest, Few<ScalerReport> scalers) {
-  const auto at = std::lower_bound(ranks.begin(), ranks.end(), digest.rank);
-  if (at != ranks.end() && *at == digest.rank) return;
-  ranks.insert(at, digest.rank);
+RankReport& JoinedAttempt::join(const AttemptDigest& digest) {
+  insert_rank(ranks, digest.rank);
   RankReport& report = reports.emplace_back();
   report.rank = digest.rank;
   report.step = digest.step;
@@ -163,11 +161,12 @@ void JoinedAttempt::join(const AttemptDigest& digest, Few<ScalerReport> scalers)
   report.gradient_norm = digest.gradient_norm;
   report.gradient_scale = digest.gradient_scale;
   report.gradients_zero = digest.gradients_zero;
-  report.misuse = digest.misuse;
   report.accuracy = digest.accuracy;
   report.outcome_counted = digest.outcome_counted;
-  report.rank_differences = digest.rank_differences;
-  report.tensor_faults = digest.tensor_faults;
+  // Mostly empty, and a copy of nothing costs too.
+  if (!digest.misuse.empty()) report.misuse = digest.misuse;
+  if (!digest.rank_differences.empty()) report.rank_differences = digest.rank_differences;
+  if (!digest.tensor_faults.empty()) report.tensor_faults = digest.tensor_faults;
   report.input_non_finite = digest.input_non_finite;
   report.non_finite_total = digest.non_finite_total;
   report.observed_gradients = digest.observed_gradients;
@@ -175,7 +174,6 @@ void JoinedAttempt::join(const AttemptDigest& digest, Few<ScalerReport> scalers)
   report.observed_activation_gradients = digest.observed_activation_gradients;
   report.observed_parameters = digest.observed_parameters;
   report.whole_gradients = holds_whole_gradients(digest);
-  report.scalers = std::move(scalers);
   if (digest.table) {
     for (const std::uint32_t id : digest.recovered) {
       if (id < digest.table->size()) report.recovered.emplace_back((*digest.table)[id].role, (*digest.table)[id].name);
@@ -201,8 +199,9 @@ void JoinedAttempt::join(const AttemptDigest& digest, Few<ScalerReport> scalers)
         mismatches.push_back({info.name, seen->second.rank, digest.rank});
       }
     }
+    add_non_finite(digest);
   }
-  add_non_finite(digest);
+  return report;
 }
 
 void JoinedAttempt::clear() {

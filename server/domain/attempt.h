@@ -128,8 +128,9 @@ struct JoinedAttempt {
   std::vector<ReplicaMismatch> mismatches;
   std::vector<Rank> missing;
 
-  // Takes a rank's digest in, with its scalers as the model numbers them. A second one of the same rank is ignored.
-  void join(const AttemptDigest& digest, Few<ScalerReport> scalers);
+  // Takes in the digest of a rank that is not in it yet. The caller adds its scalers, as the model numbers them. The report is
+  // good until the next is taken in.
+  RankReport& join(const AttemptDigest& digest);
   // No report will follow: puts them in the order of ranks, so that nothing depends on who was first.
   void sort();
   // Detail that came late: non-finite tensors, and which roles the rank has looked at.

@@ -36,6 +36,13 @@ std::uint64_t elements_of(const TensorAt& tensor) {
 }  // namespace
 
 void AttemptCounts::add(const JoinedAttempt& attempt, AttemptOutcome outcome, const std::optional<Blame>& blame) {
+  if (!attempt.non_finite.empty()) add_elements(attempt);
+  if (std::any_of(attempt.reports.begin(), attempt.reports.end(), loss_non_finite)) ++non_finite_losses;
+  if (outcome == AttemptOutcome::kSkipped) ++skips.at(static_cast<std::size_t>(reason_of(blame)));
+  if (outcome == AttemptOutcome::kApplied && gradients_non_finite(attempt)) ++non_finite_applied;
+}
+
+void AttemptCounts::add_elements(const JoinedAttempt& attempt) {
   std::array<bool, kRoles> seen{};
   for (const TensorAt& tensor : attempt.non_finite) {
     const std::uint64_t elements = elements_of(tensor);
@@ -44,9 +51,6 @@ void AttemptCounts::add(const JoinedAttempt& attempt, AttemptOutcome outcome, co
     seen.at(static_cast<std::size_t>(tensor.role)) = true;
   }
   for (std::size_t role = 0; role < kRoles; ++role) non_finite_attempts.at(role) += seen.at(role) ? 1 : 0;
-  if (std::any_of(attempt.reports.begin(), attempt.reports.end(), loss_non_finite)) ++non_finite_losses;
-  if (outcome == AttemptOutcome::kSkipped) ++skips.at(static_cast<std::size_t>(reason_of(blame)));
-  if (outcome == AttemptOutcome::kApplied && gradients_non_finite(attempt)) ++non_finite_applied;
 }
 
 }  // namespace scalewatch::domain

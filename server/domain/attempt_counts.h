@@ -37,6 +37,9 @@ struct AttemptCounts {
     for (std::uint64_t& count : skips) a(count);
     a(non_finite_losses, non_finite_applied);
   }
+
+ private:
+  void add_elements(const JoinedAttempt& attempt);
 };
 
 }  // namespace scalewatch::domain

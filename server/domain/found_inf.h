@@ -10,9 +10,12 @@ namespace scalewatch::domain {
 
 template <class Predicate>
 bool any_optimizer(const RankReport& report, Predicate predicate) {
-  return std::any_of(report.scalers.begin(), report.scalers.end(), [&](const ScalerReport& scaler) {
-    return std::any_of(scaler.seen.optimizers.begin(), scaler.seen.optimizers.end(), predicate);
-  });
+  for (const ScalerReport& scaler : report.scalers) {
+    for (const OptimizerObservation& optimizer : scaler.seen.optimizers) {
+      if (predicate(optimizer)) return true;
+    }
+  }
+  return false;
 }
 
 // The rank's own found_inf was told for each of its optimizers.
@@ -24,8 +27,9 @@ inline bool local_found_inf(const RankReport& report) {
   return any_optimizer(report, [](const OptimizerObservation& o) { return o.found_inf_local.value_or(0) != 0; });
 }
 inline bool found_inf(const RankReport& report) {
-  return local_found_inf(report) ||
-         any_optimizer(report, [](const OptimizerObservation& o) { return o.found_inf_decided.value_or(0) != 0; });
+  return any_optimizer(report, [](const OptimizerObservation& o) {
+    return o.found_inf_local.value_or(0) != 0 || o.found_inf_decided.value_or(0) != 0;
+  });
 }
 
 }  // namespace scalewatch::domain

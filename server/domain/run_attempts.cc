@@ -34,7 +34,7 @@ RunFold::Looking RunFold::who_looks() const {
   Looking looking;
   for (const auto& rule : rules_) {
     if (rule->looks_at_steps()) looking.at_steps.push_back(rule.get());
-    if (rule->looks_at_attempts()) looking.at_attempts.push_back(rule.get());
+    if (rule->looks_at_attempts()) looking.at_attempts.push_back({rule.get(), rule->only_tensor_faults()});
   }
   return looking;
 }
@@ -50,17 +50,22 @@ void RunFold::close(JoinedAttempt& joined) {
     const auto rank = run_.ranks.find(report.rank);
     if (rank != run_.ranks.end()) rank->second.tensor_faults = std::move(report.tensor_faults);
   }
+  const bool tensor_faults =
+      std::any_of(run_.ranks.begin(), run_.ranks.end(), [](const auto& rank) { return !rank.second.tensor_faults.empty(); });
   unmask(joined);
-  std::map<TensorKey, PoisonedTensor> poisoned = poisoned_after(joined);
+  std::optional<std::map<TensorKey, PoisonedTensor>> poisoned = poisoned_after(joined);
   ClosedAttempt closed{.joined = joined,
-                       .poisoned = poisoned,
+                       .poisoned = poisoned ? *poisoned : run_.poisoned,
                        .outcome = outcome_of(joined, run_),
                        .blame = find_blame(joined, run_, true),
                        .training = false};
   closed.training =
       std::any_of(joined.reports.begin(), joined.reports.end(), [](const RankReport& report) { return report.training(); });
   const RuleContext context{run_, thresholds_, sink_};
-  for (Rule* rule : looking_.at_attempts) rule->on_attempt(closed, context);
+  const bool may_be_faults = std::exchange(had_tensor_faults_, tensor_faults) || tensor_faults;
+  for (const AtAttempts& at : looking_.at_attempts) {
+    if (may_be_faults || !at.only_tensor_faults) at.rule->on_attempt(closed, context);
+  }
 
   run_.counts.add(joined, closed.outcome, closed.blame);
   switch (closed.outcome) {
@@ -83,7 +88,9 @@ void RunFold::close(JoinedAttempt& joined) {
   take_latest(joined);
   learn_masks(closed);
   learn_unmasked(joined);
-  const std::map<TensorKey, PoisonedTensor> poisoned_before = std::exchange(run_.poisoned, std::move(poisoned));
+  std::map<TensorKey, PoisonedTensor> poisoned_before;
+  if (closed.blame && !run_.from_log) poisoned_before = run_.poisoned;
+  if (poisoned) run_.poisoned = *std::move(poisoned);
   const Attempt suspect_before = run_.suspect_since;
   suspect(joined, closed.outcome);
   if (!closed.blame) return;
@@ -94,7 +101,7 @@ void RunFold::close(JoinedAttempt& joined) {
   }
   if (run_.from_log) return;  // no detail comes late
   joined.replicas.clear();
-  recent_.push_back({std::move(joined), poisoned_before, suspect_before});
+  recent_.push_back({std::move(joined), std::move(poisoned_before), suspect_before});
   if (recent_.size() > kMaxRecent) recent_.pop_front();
 }
 
@@ -112,7 +119,10 @@ void RunFold::take_latest(const JoinedAttempt& joined) {
 
 void RunFold::unmask(JoinedAttempt& joined) const {
   // The first applied attempts teach the masks; of a list that is full nobody knows which are not on it.
-  if (run_.from_log || run_.applied < thresholds_.mask_samples || run_.masks.size() >= RunModel::kMaxMasks) return;
+  if (joined.non_finite.empty() || run_.from_log || run_.applied < thresholds_.mask_samples ||
+      run_.masks.size() >= RunModel::kMaxMasks) {
+    return;
+  }
   for (TensorAt& tensor : joined.non_finite) {
     if (tensor.role != Role::kActivation || tensor.neg_inf == 0 || run_.masks.contains({tensor.role, tensor.name})) continue;
     if (!std::binary_search(run_.unmasked.begin(), run_.unmasked.end(), fnv1a(tensor.name))) continue;
@@ -127,6 +137,7 @@ void RunFold::unmask(JoinedAttempt& joined) const {
 
 void RunFold::learn_unmasked(const JoinedAttempt& joined) {
   for (const RankReport& report : joined.reports) {
+    if (report.unmasked.empty()) continue;
     std::vector<std::uint64_t> fresh;  // mostly none: the ranks tell the same names
     std::copy_if(report.unmasked.begin(), report.unmasked.end(), std::back_inserter(fresh),
                  [&](std::uint64_t name) { return !std::binary_search(run_.unmasked.begin(), run_.unmasked.end(), name); });
@@ -171,7 +182,13 @@ void RunFold::learn_masks(const AttemptDigest& detail) {
   }
 }
 
-std::map<TensorKey, PoisonedTensor> RunFold::poisoned_after(const JoinedAttempt& joined) const {
+std::optional<std::map<TensorKey, PoisonedTensor>> RunFold::poisoned_after(const JoinedAttempt& joined) const {
+  const auto is_of_state = [](const TensorAt& tensor) { return is_state(tensor.role); };
+  const auto recovers = [](const RankReport& report) { return !report.recovered.empty(); };
+  if (std::none_of(joined.non_finite.begin(), joined.non_finite.end(), is_of_state) &&
+      std::none_of(joined.reports.begin(), joined.reports.end(), recovers)) {
+    return std::nullopt;
+  }
   std::map<TensorKey, PoisonedTensor> poisoned = run_.poisoned;
   for (const RankReport& report : joined.reports) {
     for (const TensorKey& key : report.recovered) {

@@ -75,8 +75,13 @@ class RunFold {
   static constexpr std::size_t kMaxRecent = 4;
 
   // Rules that look at every attempt have lists of their own: most look at only one of the two.
+  struct AtAttempts {
+    Rule* rule = nullptr;
+    bool only_tensor_faults = false;
+  };
   struct Looking {
-    std::vector<Rule*> at_steps, at_attempts;
+    std::vector<Rule*> at_steps;
+    std::vector<AtAttempts> at_attempts;
   };
   [[nodiscard]] Looking who_looks() const;
   template <class Call>
@@ -113,7 +118,8 @@ class RunFold {
   void learn_masks(const AttemptDigest& detail);
   // Did this attempt perhaps poison state that nobody looked at?
   void suspect(const JoinedAttempt& joined, AttemptOutcome outcome);
-  std::map<TensorKey, PoisonedTensor> poisoned_after(const JoinedAttempt& joined) const;
+  // Absent: as before.
+  std::optional<std::map<TensorKey, PoisonedTensor>> poisoned_after(const JoinedAttempt& joined) const;
   void add_detail(const AttemptDigest& digest);
 
   Thresholds thresholds_;
@@ -121,6 +127,7 @@ class RunFold {
   Sink sink_{run_, thresholds_};
   std::vector<std::unique_ptr<Rule>> rules_ = make_rules();
   Looking looking_ = who_looks();
+  bool had_tensor_faults_ = true;  // some rank had at the attempt that was closed last, or nobody knows
   std::map<Attempt, JoinedAttempt> pending_;
   std::map<Attempt, JoinedAttempt>::node_type spare_;  // of one that is closed: most attempts need no memory of their own
   std::deque<RecentAttempt> recent_;

@@ -47,6 +47,7 @@ void RunFold::on(const SegmentOpened& input) {
   run_.segment_started = input.now;
   rules_ = make_rules();
   looking_ = who_looks();
+  had_tensor_faults_ = true;
   pending_.clear();
   recent_.clear();
   end_told_ = false;
@@ -127,10 +128,6 @@ void RunFold::on(const AttemptDigest& input) {
     each_rule([&](Rule& rule, const RuleContext& ctx) { rule.on_loss(loss, ctx); });
   }
 
-  Few<ScalerReport> scalers;
-  for (const ScalerObservation& seen : input.scalers) {
-    if (const auto track = track_of(rank, seen.scaler)) scalers.push_back({*track, seen});
-  }
   JoinedAttempt* joined = nullptr;
   if (input.attempt > run_.closed) {
     const auto at = pending_.find(input.attempt);
@@ -140,12 +137,20 @@ void RunFold::on(const AttemptDigest& input) {
       joined = &open_attempt(input.attempt);
     }
   }
-  const Few<ScalerReport>* told = &scalers;
+  Few<ScalerReport> late;
+  Few<ScalerReport>* told = &late;
   const RankReport* report = nullptr;
   if (joined != nullptr && !std::binary_search(joined->ranks.begin(), joined->ranks.end(), input.rank)) {
-    joined->join(input, std::move(scalers));
-    report = &joined->reports.back();
-    told = &report->scalers;
+    RankReport& fresh = joined->join(input);
+    report = &fresh;
+    told = &fresh.scalers;
+  }
+  for (const ScalerObservation& seen : input.scalers) {
+    const auto track = track_of(rank, seen.scaler);
+    if (!track) continue;
+    ScalerReport& scaler = told->emplace_back();
+    scaler.track = *track;
+    scaler.seen = seen;
   }
   for (const ScalerReport& scaler : *told) {
     if (run_.scalers[scaler.track].leader == input.rank) step(scaler, input.rank, input.attempt, input.step, report);

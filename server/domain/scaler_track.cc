@@ -53,17 +53,18 @@ std::optional<bool> found_inf(const ScalerObservation& scaler, AttemptOutcome ou
 
 // Goes on with the policy's replay, and says what it makes of the attempt.
 void replay(ScalerTrack& track, const ScalerObservation& scaler, bool next, ScalerStep& step) {
+  if (!track.dynamic || !step.scale_before) return;
   Policy* const policy = track.policy();
-  if (policy == nullptr || !track.dynamic || !scaler.scale_before) return;
+  if (policy == nullptr) return;
   policy->restore(track.replay);
   if (!next) {
     // Attempts that were not seen have moved the counters. A run's first attempt under the initial scale is a start.
-    const bool start = !track.replay_started && step.attempt == 1 && same_scale(*scaler.scale_before, track.init);
+    const bool start = !track.replay_started && step.attempt == 1 && same_scale(*step.scale_before, track.init);
     track.clean_known = false;
     track.hysteresis_known = track.hysteresis == 1 || start;
   }
   track.replay_started = true;
-  policy->resync({scaler.scale_before, {}, {}});
+  policy->resync({step.scale_before, {}, {}});
   step.at_floor = policy->at_floor();
   const auto found = found_inf(scaler, step.outcome);
   if (found && *found && step.backed_off && !track.hysteresis_known) {
@@ -193,19 +194,23 @@ AttemptOutcome combine(AttemptOutcome a, AttemptOutcome b) {
 
 Outcome decide_outcome(const ScalerTrack& track, const ScalerObservation& scaler, const OptimizerObservation* observation,
                        bool fused, bool alone) {
+  return decide_outcome(track, scaler.scale_before, scaler, observation, fused, alone);
+}
+
+Outcome decide_outcome(const ScalerTrack& track, const std::optional<double>& scale_before, const ScalerObservation& scaler,
+                       const OptimizerObservation* observation, bool fused, bool alone) {
   const auto decided = observation != nullptr ? observation->found_inf_decided : std::nullopt;
   // A fused kernel skips on exactly 1, whatever the trainer believes.
   if (fused && decided && *decided != 0 && *decided != 1) return Outcome::kApplied;
   if (observation != nullptr && observation->outcome != Outcome::kUnknown) return observation->outcome;
   if (!track.guards) return Outcome::kApplied;
   if (decided) return *decided != 0 ? Outcome::kSkipped : Outcome::kApplied;
-  const auto before = scaler.scale_before;
   const auto after = scaler.scale_after;
-  if (track.dynamic && before && after && scaler.optimizers.size() <= 1) {
-    if (*after < *before) return Outcome::kSkipped;
+  if (track.dynamic && scale_before && after && scaler.optimizers.size() <= 1) {
+    if (*after < *scale_before) return Outcome::kSkipped;
     // A skip may leave the scale as it is while hysteresis lasts, at the floor, and once it is gone.
     // A printed scale may be older than the attempt.
-    if (track.hysteresis == 1 && !track.from_log && *before > track.floor && *before > 0) return Outcome::kApplied;
+    if (track.hysteresis == 1 && !track.from_log && *scale_before > track.floor && *scale_before > 0) return Outcome::kApplied;
   }
   if (observation != nullptr && observation->found_inf_local && (alone || *observation->found_inf_local != 0)) {
     return *observation->found_inf_local != 0 ? Outcome::kSkipped : Outcome::kApplied;
@@ -225,61 +230,57 @@ AttemptOutcome decide_attempt(const ScalerTrack& track, const ScalerObservation&
   return all;
 }
 
-ScalerStep advance(ScalerTrack& track, const ScalerObservation& seen, const RankInfo* rank, Rank number, Attempt attempt,
+ScalerStep advance(ScalerTrack& track, const ScalerObservation& scaler, const RankInfo* rank, Rank number, Attempt attempt,
                    std::int64_t step, bool alone, const Thresholds& thresholds) {
-  const std::uint64_t passed = std::min<std::uint64_t>(seen.applied_before, attempt - 1);
+  const std::uint64_t passed = std::min<std::uint64_t>(scaler.applied_before, attempt - 1);
   const bool next = attempt == track.last_attempt + passed + 1 && track.last_attempt != 0;
-  std::optional<ScalerObservation> filled;
-  if (!seen.scale_before && next) {
-    filled = seen;
-    filled->scale_before = track.scale;
-  }
-  const ScalerObservation& scaler = filled ? *filled : seen;
   const auto previous = track.last_attempt != 0 ? track.scale : std::nullopt;
   const Attempt previous_attempt = std::exchange(track.last_attempt, attempt);
 
   ScalerStep result;
+  result.scale_before = !scaler.scale_before && next ? track.scale : scaler.scale_before;
+  const std::optional<double>& before = result.scale_before;
   result.rank = number;
   result.attempt = attempt;
   result.step = step;
   result.next = next;
   result.passed = passed;
-  result.fatal = seen.fatal;
+  result.fatal = scaler.fatal;
   result.previous_attempt = previous_attempt;
   result.tracker_same = scaler.growth_tracker && scaler.growth_tracker == track.growth_tracker;
   result.previous = previous;
-  result.scale_before = scaler.scale_before;
   result.scale_after = scaler.scale_after;
-  if (!track.scale_first && scaler.scale_before && std::isfinite(*scaler.scale_before) && *scaler.scale_before > 0) {
+  if (!track.scale_first && before && std::isfinite(*before) && *before > 0) {
     // An initial scale that nobody said and that the default can't be: the largest that any scaler starts from.
     if (track.init == 0) {
-      track.init = *scaler.scale_before;
-    } else if (track.dynamic && !track.info.parameters.contains("init_scale") && *scaler.scale_before > track.init) {
-      track.init = std::max(0x1p32, *scaler.scale_before);
+      track.init = *before;
+    } else if (track.dynamic && !track.info.parameters.contains("init_scale") && *before > track.init) {
+      track.init = std::max(0x1p32, *before);
     }
   }
-  if (track.dynamic && scaler.scale_before && scaler.scale_after) {
-    result.grew = *scaler.scale_after > *scaler.scale_before;
-    result.backed_off = *scaler.scale_after < *scaler.scale_before;
+  if (track.dynamic && before && scaler.scale_after) {
+    result.grew = *scaler.scale_after > *before;
+    result.backed_off = *scaler.scale_after < *before;
   }
   // A growth within lost reports still explains a skip.
-  if (track.dynamic && (!next || passed > 0) && previous && scaler.scale_before && *scaler.scale_before > *previous) {
+  if (track.dynamic && (!next || passed > 0) && previous && before && *before > *previous) {
     result.grew = true;
   }
 
+  static const std::string kUnnamed;
   const auto take = [&](std::uint32_t index, const std::string& name, Outcome outcome) {
     OptimizerTrack* optimizer = optimizer_track(track, index, name, attempt, step);
     if (optimizer == nullptr) return;
     // The scale that a first skip was attempted with is what the search had come to. In a log lines may be missing later too.
     if (optimizer->calibrating && (optimizer->first_attempt == attempt || (track.from_log && !next)) &&
-        began_in_the_middle(track, scaler.scale_before, attempt)) {
+        began_in_the_middle(track, before, attempt)) {
       optimizer->calibrating = false;
     }
     const bool searching = optimizer->calibrating;
     // Lines that are missing from a log may have told of anything.
     if (track.from_log && !next) optimizer->consecutive_skips = 0;
-    if (track.from_log && searching && optimizer->first_attempt == attempt && outcome == Outcome::kSkipped &&
-        scaler.scale_before && passed == 0) {
+    if (track.from_log && searching && optimizer->first_attempt == attempt && outcome == Outcome::kSkipped && before &&
+        passed == 0) {
       optimizer->unseen_skips = attempt - 1;
     }
     if (passed > 0) pass(track, *optimizer, passed);
@@ -289,17 +290,17 @@ ScalerStep advance(ScalerTrack& track, const ScalerObservation& seen, const Rank
                                  searching && !optimizer->calibrating});
     result.outcome = combine(result.outcome, static_cast<AttemptOutcome>(outcome));
   };
-  if (scaler.optimizers.empty()) take(0, {}, decide_outcome(track, scaler, nullptr, false, alone));
+  if (scaler.optimizers.empty()) take(0, kUnnamed, decide_outcome(track, before, scaler, nullptr, false, alone));
   for (const OptimizerObservation& observation : scaler.optimizers) {
     const OptimizerInfo* info = rank != nullptr ? rank->optimizer(observation.optimizer) : nullptr;
-    take(observation.optimizer, info != nullptr ? info->name : std::string(),
-         decide_outcome(track, scaler, &observation, info != nullptr && info->fused, alone));
+    take(observation.optimizer, info != nullptr ? info->name : kUnnamed,
+         decide_outcome(track, before, scaler, &observation, info != nullptr && info->fused, alone));
   }
 
   track.applied += passed;
   const auto told = std::min<std::uint64_t>(passed, thresholds.frequent_skips_window);
-  for (std::uint64_t before = told; before > 0; --before) {
-    push_window(track, {attempt - before, step, false, false}, thresholds.frequent_skips_window);
+  for (std::uint64_t back = told; back > 0; --back) {
+    push_window(track, {attempt - back, step, false, false}, thresholds.frequent_skips_window);
   }
 
   replay(track, scaler, next && passed == 0, result);
@@ -340,12 +341,12 @@ ScalerStep advance(ScalerTrack& track, const ScalerObservation& seen, const Rank
   } else if (result.outcome != AttemptOutcome::kUnknown) {
     track.consecutive_skips = 0;
   }
-  if (result.outcome == AttemptOutcome::kSkipped && scaler.scale_before && scaler.scale_after) {
-    const bool unmoved = *scaler.scale_after == *scaler.scale_before && *scaler.scale_after > track.floor;
+  if (result.outcome == AttemptOutcome::kSkipped && before && scaler.scale_after) {
+    const bool unmoved = *scaler.scale_after == *before && *scaler.scale_after > track.floor;
     track.unmoved_skips = unmoved ? track.unmoved_skips + 1 : 0;
     if (track.consecutive_skips == 1) track.largest_fall = 0;
     if (result.backed_off && *scaler.scale_after > 0) {
-      track.largest_fall = std::max(track.largest_fall, std::log2(*scaler.scale_before / *scaler.scale_after));
+      track.largest_fall = std::max(track.largest_fall, std::log2(*before / *scaler.scale_after));
     }
   } else if (result.outcome != AttemptOutcome::kUnknown) {
     track.unmoved_skips = 0;
@@ -353,18 +354,18 @@ ScalerStep advance(ScalerTrack& track, const ScalerObservation& seen, const Rank
   if (result.grew) ++track.growths;
   if (scaler.scale_after) {
     track.scale = scaler.scale_after;
-  } else if (scaler.scale_before) {
-    track.scale = scaler.scale_before;
+  } else if (before) {
+    track.scale = before;
   }
-  for (const auto& value : {scaler.scale_before, scaler.scale_after}) {
+  for (const auto& value : {before, scaler.scale_after}) {
     if (!value) continue;
     if (!track.scale_first) track.scale_first = value;
     if (!track.scale_min || *value < *track.scale_min) track.scale_min = value;
   }
   if (scaler.growth_tracker) track.growth_tracker = scaler.growth_tracker;
   if (scaler.hysteresis) track.told_hysteresis = scaler.hysteresis;
-  if (scaler.scale_before && (track.changes.empty() || track.changes.back().scale != *scaler.scale_before)) {
-    track.changes.push_back({step, *scaler.scale_before});
+  if (before && (track.changes.empty() || track.changes.back().scale != *before)) {
+    track.changes.push_back({step, *before});
     if (track.changes.size() > ScalerTrack::kMaxChanges) track.changes.pop_front();
   }
   result.scaler = &track;

@@ -50,6 +50,9 @@ ScalerTrack make_track(const ScalerInfo& info);
 // `observation` may be null: the scaler's report names no optimizer.
 Outcome decide_outcome(const ScalerTrack& track, const ScalerObservation& scaler, const OptimizerObservation* observation,
                        bool fused, bool alone);
+// The same of a scaler whose scale before the attempt is known otherwise.
+Outcome decide_outcome(const ScalerTrack& track, const std::optional<double>& scale_before, const ScalerObservation& scaler,
+                       const OptimizerObservation* observation, bool fused, bool alone);
 // Over all optimizers of one rank's observation.
 AttemptOutcome decide_attempt(const ScalerTrack& track, const ScalerObservation& scaler, const RankInfo* rank, bool alone);
 AttemptOutcome combine(AttemptOutcome a, AttemptOutcome b);

@@ -73,6 +73,7 @@ void Sink::raise(Draft draft) {
     finding.first_time = finding.last_time = now_;
     if (draft.words) draft.words.say(finding);
     finding.advice = advise(finding, run_);
+    rules_open_ |= bit_of(draft.rule);
     tell(open_.emplace(std::move(key), std::move(entry)).first->second, FindingEvent::Change::kOpened);
     return;
   }
@@ -108,6 +109,7 @@ void Sink::resolve(std::string_view rule, const std::string& subject, const std:
   found->second.finding.last_time = now_;
   tell(found->second, FindingEvent::Change::kResolved, reason);
   open_.erase(found);
+  note_open();
 }
 
 void Sink::resolve_all(const std::string& reason) {
@@ -117,6 +119,7 @@ void Sink::resolve_all(const std::string& reason) {
     tell(entry, FindingEvent::Change::kResolved, reason);
   }
   open_.clear();
+  rules_open_ = 0;
 }
 
 void Sink::say_all() {
@@ -131,7 +134,7 @@ void Sink::resolve_off() {
   for (const auto& [rule, subject] : gone) resolve(rule, subject, "the rule was switched off");
 }
 
-const Finding* Sink::find(std::string_view rule, const std::string& subject) const {
+const Finding* Sink::find_open(std::string_view rule, const std::string& subject) const {
   const auto found = open_.find(View(rule, subject));
   return found == open_.end() ? nullptr : &found->second.finding;
 }

@@ -2,6 +2,7 @@
 // collects what changed. Not thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
@@ -42,15 +43,21 @@ class Sink {
   void begin(TimeMs now) { now_ = now; }
   // Opens, updates or escalates the finding of (rule, subject). Severity never falls within an episode.
   void raise(Draft draft);
+  // Nothing happens when it is not open.
+  void resolve(std::string_view rule, const std::string& subject) {
+    if (may_be_open(rule)) resolve(rule, subject, {});
+  }
   // `reason`: see FindingEvent.
-  void resolve(std::string_view rule, const std::string& subject, const std::string& reason = {});
+  void resolve(std::string_view rule, const std::string& subject, const std::string& reason);
   void resolve_all(const std::string& reason = {});
   // Before thresholds change: says what is not said yet, for its words refer to them.
   void say_all();
   // What rules found before they were turned off.
   void resolve_off();
   // Null: not open. Its summary and evidence may be older than the newest draft.
-  [[nodiscard]] const Finding* find(std::string_view rule, const std::string& subject) const;
+  [[nodiscard]] const Finding* find(std::string_view rule, const std::string& subject) const {
+    return may_be_open(rule) ? find_open(rule, subject) : nullptr;
+  }
   void acknowledge(const std::string& id, const std::string& who, const std::string& comment);
   // A skipped attempt was blamed: gives its blame to the findings that skips cause.
   void refresh_blame();
@@ -64,6 +71,7 @@ class Sink {
   template <class A>
   void persist(A& a) {
     a(open_, episodes_, now_);
+    if constexpr (A::kLoading) note_open();
   }
 
  private:
@@ -102,6 +110,20 @@ class Sink {
       a(first_attempt, repeats);
     }
   };
+  // Rules ask at every attempt about findings that mostly are not open. A bit for a few rules each: 0 where none of theirs is.
+  static std::uint64_t bit_of(std::string_view rule) {
+    const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(rule[at]); };
+    const std::size_t mixed =
+        rule.empty() ? 0 : rule.size() * 5 + byte(0) * 3U + byte(rule.size() / 2) * 7U + byte(rule.size() - 1);
+    return std::uint64_t{1} << (mixed % 64);
+  }
+  [[nodiscard]] bool may_be_open(std::string_view rule) const { return (rules_open_ & bit_of(rule)) != 0; }
+  // After open_ has changed.
+  void note_open() {
+    rules_open_ = 0;
+    for (const auto& [key, entry] : open_) rules_open_ |= bit_of(key.first);
+  }
+  [[nodiscard]] const Finding* find_open(std::string_view rule, const std::string& subject) const;
   [[nodiscard]] bool is_off(std::string_view rule) const;
   void tell(Entry& entry, FindingEvent::Change change, const std::string& reason = {});
   std::string new_id(const Draft& draft);
@@ -110,6 +132,7 @@ class Sink {
   const Thresholds& thresholds_;
   TimeMs now_ = 0;
   std::map<Key, Entry, ByKey> open_;
+  std::uint64_t rules_open_ = 0;
   std::map<Key, Episode> episodes_;  // newest of each subject, so that two of one attempt differ in id
   std::vector<FindingEvent> events_;
 };

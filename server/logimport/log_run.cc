@@ -11,13 +11,10 @@ using domain::Finding;
 using domain::FindingEvent;
 using domain::Outcome;
 
-decltype(domain::ScalerObservation::optimizers) decided(Outcome outcome) {
-  domain::OptimizerObservation one;
+void decide(domain::ScalerObservation& scaler, Outcome outcome) {
+  domain::OptimizerObservation& one = scaler.optimizers.emplace_back();
   one.outcome = outcome;
   if (outcome == Outcome::kSkipped) one.found_inf_decided = 1;
-  decltype(domain::ScalerObservation::optimizers) all;
-  all.push_back(one);
-  return all;
 }
 
 LogRun::LogRun(const domain::Thresholds& thresholds, InputTap tap) : state_(thresholds), tap_(std::move(tap)) {}
@@ -37,6 +34,7 @@ void LogRun::begin(std::uint64_t line, std::uint32_t file) {
   declared_ = true;
   lines_.clear();
   newest_line_ = line;
+  catch_up();
   fold(domain::SegmentOpened{segment_, now_});
   domain::RankJoined joined;
   joined.from_log = true;
@@ -48,6 +46,7 @@ void LogRun::begin(std::uint64_t line, std::uint32_t file) {
 void LogRun::end() {
   if (!open_) return;
   flush_passed();
+  catch_up();
   fold(domain::RankLeft{0, "end of the log", now_});
   open_ = false;
 }
@@ -94,19 +93,19 @@ void LogRun::flush_passed() {
     return;
   }
   --passed_;
-  AttemptDigest digest;
+  AttemptDigest& digest = next();
   digest.step = static_cast<std::int64_t>(attempt_ + passed_ + 1);
   for (const Scaler& scaler : scalers_) {
-    domain::ScalerObservation seen;
+    domain::ScalerObservation& seen = digest.scalers.emplace_back();
     seen.scaler = scaler.number;
-    seen.optimizers = decided(Outcome::kApplied);
-    digest.scalers.push_back(std::move(seen));
+    decide(seen, Outcome::kApplied);
   }
-  tell(std::move(digest), newest_line_, std::nullopt);
+  tell(newest_line_, std::nullopt);
 }
 
-void LogRun::tell(AttemptDigest digest, std::uint64_t line, std::optional<std::int64_t> time_ms) {
+void LogRun::tell(std::uint64_t line, std::optional<std::int64_t> time_ms) {
   if (!open_) begin(line);
+  auto& digest = std::get<AttemptDigest>(told_[end_]);
   newest_line_ = line;
   if (time_ms) now_ = std::max(now_, *time_ms);
   digest.attempt = attempt_ + passed_ + 1;
@@ -135,6 +134,7 @@ void LogRun::tell(AttemptDigest digest, std::uint64_t line, std::optional<std::i
   attempt_ = digest.attempt;
   passed_ = 0;
   if (lines_.size() >= kMaxLines) {
+    catch_up();
     // The older half is thinned out: findings point back a few hundred attempts.
     std::size_t to = 0;
     for (std::size_t from = 0; from < lines_.size(); ++from) {
@@ -144,11 +144,21 @@ void LogRun::tell(AttemptDigest digest, std::uint64_t line, std::optional<std::i
   }
   lines_.emplace_back(digest.attempt, line);
   add_point(digest, skipped);
-  domain::AttemptClosed closed;
-  closed.attempt = digest.attempt;
-  closed.now = now_;
-  fold(std::move(digest));
-  fold(closed);
+  if (++end_ < told_.size()) return;
+  catch_up();
+  first_ = end_ = 0;
+}
+
+void LogRun::catch_up() {
+  while (first_ < end_) {
+    const domain::Input& input = told_[first_++];
+    const auto& digest = std::get<AttemptDigest>(input);
+    domain::AttemptClosed closed;
+    closed.attempt = digest.attempt;
+    closed.now = digest.now;
+    fold(input);
+    fold(closed);
+  }
 }
 
 void LogRun::add_point(const AttemptDigest& digest, bool skipped) {

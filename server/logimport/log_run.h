@@ -34,7 +34,7 @@ struct LogPart {
 };
 
 // What a scaler's one optimizer did, where the log knows it.
-decltype(domain::ScalerObservation::optimizers) decided(domain::Outcome outcome);
+void decide(domain::ScalerObservation& scaler, domain::Outcome outcome);
 
 // What a run that was read from a log is called in place of a framework.
 inline constexpr std::string_view kFramework = "log";
@@ -74,8 +74,12 @@ class LogRun {
     attempt_ += passed;
     return passed;
   }
-  // One attempt. Fills in its number, time and the attempts passed before. Observations are of declared scalers.
-  void tell(domain::AttemptDigest digest, std::uint64_t line, std::optional<std::int64_t> time_ms);
+  // The attempt that is told next, as new: to be filled, and then told. Good until the next call.
+  domain::AttemptDigest& next() { return told_[end_].emplace<domain::AttemptDigest>(); }
+  // Tells next(). Fills in its number, time and the attempts passed before. Observations are of declared scalers.
+  void tell(std::uint64_t line, std::optional<std::int64_t> time_ms);
+  // The domain has seen all that was told. Before anybody looks at what came of it.
+  void catch_up();
   // Skips that are only counted: beyond what any window holds.
   void count_skips(std::uint64_t attempts);
 
@@ -83,7 +87,7 @@ class LogRun {
   [[nodiscard]] std::uint64_t attempt() const { return attempt_ + passed_; }
   [[nodiscard]] bool any_applied() const { return segment_applied_ + passed_ > 0; }
 
-  // ---- what came of it
+  // ---- what came of it, as far as the domain has caught up
   [[nodiscard]] domain::Diagnosis diagnosis() const;
   [[nodiscard]] const std::vector<ScalePoint>& scale() const { return points_; }
   // Findings that opened or got worse since the last call; for those who follow a log.
@@ -95,6 +99,9 @@ class LogRun {
   static constexpr std::size_t kMaxFindings = 512;
   static constexpr std::size_t kMaxNews = 64;
   static constexpr std::size_t kMaxParts = 4096;
+  // Attempts that are told before the domain looks at them, one after the other: the code of both does not fit into a
+  // processor's first cache.
+  static constexpr std::size_t kBurst = 32;
   struct Scaler {
     std::uint32_t number = 0;  // as the log has it
     domain::ScalerInfo info;
@@ -108,6 +115,8 @@ class LogRun {
 
   domain::RunState state_;
   InputTap tap_;
+  std::vector<domain::Input> told_{kBurst};  // digests in [first_, end_) wait for the domain
+  std::size_t first_ = 0, end_ = 0;
   std::uint32_t segment_ = 0;
   bool open_ = false;  // a segment is
   domain::TimeMs now_ = 0;

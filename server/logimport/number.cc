@@ -36,17 +36,18 @@ bool word_ends(std::string_view text, std::size_t at) {
   return at >= text.size() || (!is_lower(text[at]) && !is_digit(text[at]) && text[at] != '_');
 }
 
-std::optional<Number> parse_word(std::string_view text, bool negative, std::size_t sign) {
-  Number number;
+bool parse_word(std::string_view text, bool negative, std::size_t sign, Number& number) {
   const double infinity = std::numeric_limits<double>::infinity();
   for (const std::string_view word : {"infinity", "inf", "nan"}) {
     if (!begins(text, word) || !word_ends(text, word.size())) continue;
     number.value = word == "nan" ? std::numeric_limits<double>::quiet_NaN() : infinity;
     if (negative && word != "nan") number.value = -number.value;
+    number.quantum = 0;
+    number.integer = false;
     number.length = sign + word.size();
-    return number;
+    return true;
   }
-  return std::nullopt;
+  return false;
 }
 
 // Exactly representable powers: a whole number below 2^53 times or by one of these is rounded once, so it is the nearest double
@@ -113,16 +114,15 @@ std::size_t grouped(std::string_view text, double& value) {
   return at;
 }
 
-std::optional<Number> parse_plain(std::string_view text, Separators separators) {
+bool parse_plain(std::string_view text, Separators separators, Number& number) {
   const bool signed_text = !text.empty() && (text[0] == '-' || text[0] == '+');
   const std::size_t sign = signed_text ? 1 : 0;
   const bool negative = signed_text && text[0] == '-';
   const std::string_view digits = text.substr(sign);
-  if (digits.empty()) return std::nullopt;
+  if (digits.empty()) return false;
   if (!is_digit(digits[0]) && !(digits[0] == '.' && digits.size() > 1 && is_digit(digits[1]))) {
-    return parse_word(digits, negative, sign);
+    return parse_word(digits, negative, sign, number);
   }
-  Number number;
   std::uint64_t mantissa = 0;  // wraps beyond kMaxExactDigits, and is not used then
   std::size_t at = take_digits(digits, 0, mantissa);
   if (separators == Separators::kThousands && at < digits.size() && (digits[at] == ',' || digits[at] == '_')) {
@@ -132,7 +132,7 @@ std::optional<Number> parse_plain(std::string_view text, Separators separators) 
       number.integer = true;
       number.quantum = 1;
       number.length = sign + length;
-      return number;
+      return true;
     }
   }
   const std::size_t whole = at;
@@ -167,7 +167,7 @@ std::optional<Number> parse_plain(std::string_view text, Separators separators) 
       exponent = 0;
     }
   }
-  if (end > kMaxDigits) return std::nullopt;
+  if (end > kMaxDigits) return false;
   const int power = exponent - static_cast<int>(decimals);
   if (whole + decimals <= kMaxExactDigits && power >= -kMaxPower && power <= kMaxPower) {
     const auto exact = static_cast<double>(mantissa);
@@ -177,38 +177,38 @@ std::optional<Number> parse_plain(std::string_view text, Separators separators) 
     if (error == std::errc::result_out_of_range) {
       number.value = exponent < 0 ? 0 : std::numeric_limits<double>::infinity();
     } else if (error != std::errc() || rest != digits.data() + end) {
-      return std::nullopt;
+      return false;
     }
   }
   if (negative) number.value = -number.value;
   number.quantum = power_of_ten(power);
   number.length = sign + end;
-  return number;
+  return true;
 }
 
 }  // namespace
 
-std::optional<std::int64_t> Number::count() const {
-  if (!(value >= 0 && value <= 9007199254740992.0) || value != std::floor(value)) return std::nullopt;
-  return static_cast<std::int64_t>(value);
+bool parse_number(std::string_view text, Separators separators, Number& number) {
+  constexpr std::string_view kTensor = "tensor(";
+  if (!text.empty() && (text[0] == '"' || text[0] == '\'')) {
+    if (!parse_plain(text.substr(1), separators, number)) return false;
+    if (number.length + 1 >= text.size() || text[number.length + 1] != text[0]) return false;
+    number.length += 2;
+    return true;
+  }
+  if (text.starts_with(kTensor)) {
+    if (!parse_plain(text.substr(kTensor.size()), separators, number)) return false;
+    const std::size_t close = text.substr(0, 200).find(')', kTensor.size());
+    number.length = close == std::string_view::npos ? kTensor.size() + number.length : close + 1;
+    return true;
+  }
+  return parse_plain(text, separators, number);
 }
 
 std::optional<Number> parse_number(std::string_view text, Separators separators) {
-  constexpr std::string_view kTensor = "tensor(";
-  if (!text.empty() && (text[0] == '"' || text[0] == '\'')) {
-    auto inner = parse_plain(text.substr(1), separators);
-    if (!inner || inner->length + 1 >= text.size() || text[inner->length + 1] != text[0]) return std::nullopt;
-    inner->length += 2;
-    return inner;
-  }
-  if (text.starts_with(kTensor)) {
-    auto inner = parse_plain(text.substr(kTensor.size()), separators);
-    if (!inner) return std::nullopt;
-    const std::size_t close = text.substr(0, 200).find(')', kTensor.size());
-    inner->length = close == std::string_view::npos ? kTensor.size() + inner->length : close + 1;
-    return inner;
-  }
-  return parse_plain(text, separators);
+  std::optional<Number> number(std::in_place);
+  if (!parse_number(text, separators, *number)) number.reset();
+  return number;
 }
 
 }  // namespace scalewatch::logimport

@@ -15,7 +15,11 @@ struct Number {
   std::size_t length = 0;  // bytes read
 
   // As a counter; absent when it is negative, fractional, not finite or above 2^53.
-  std::optional<std::int64_t> count() const;
+  std::optional<std::int64_t> count() const {
+    if (!(value >= 0 && value <= 9007199254740992.0)) return std::nullopt;
+    const auto whole = static_cast<std::int64_t>(value);
+    return static_cast<double>(whole) == value ? std::optional(whole) : std::nullopt;
+  }
 };
 
 // How a number may be printed beyond 12, -1.5, 1e-316, .5, 65536., inf, -inf, nan, -nan, NaN, Infinity.
@@ -28,5 +32,8 @@ enum class Separators : std::uint8_t {
 // length up to the end of the whole. Absent where there is none, or where a word only begins like one ("nano", "info",
 // "12abc" is 12: units follow directly). Beyond double's range it is 0 or Inf. Locale-free, allocates nothing.
 std::optional<Number> parse_number(std::string_view text, Separators separators = Separators::kNone);
+// The same into its place: a number that was just written and is copied costs a wait for each half. False: there is none, and
+// `number` holds nothing that matters.
+bool parse_number(std::string_view text, Separators separators, Number& number);
 
 }  // namespace scalewatch::logimport

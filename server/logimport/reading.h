@@ -82,11 +82,11 @@ struct Reading {
   std::optional<double> lr;
   std::optional<double> accuracy;  // 0 to 1, or to 100
 
-  // ---- what it names. Owned: lines go away.
+  // ---- what it names. The views are of static storage; what the line itself says is owned, for lines go away.
+  std::string_view non_finite;              // "nan", "inf" or "both"
+  std::string_view where;                   // "forward", "backward", "weights", "input", "loss" or empty
+  std::string_view misuse_kind;             // as the domain names it (misuse_kinds.h)
   std::string tensor;                       // tensor, parameter or module
-  std::string non_finite;                   // "nan", "inf" or "both"
-  std::string where;                        // "forward", "backward", "weights", "input", "loss" or empty
-  std::string misuse_kind;                  // as the domain names it (misuse_kinds.h)
   std::string detail;                       // the line's own words, for people; at most 200 bytes
   std::optional<std::uint32_t> other_rank;  // kRanksDiffer: the other of the two
   std::optional<double> abs_min, abs_max;   // kModuleRange

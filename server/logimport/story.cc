@@ -65,9 +65,11 @@ Story::Story(const domain::Thresholds& thresholds, InputTap tap) : run_(threshol
 
 void Story::take(const Reading& reading) {
   ahead_.push_back(reading);
-  if (ahead_.size() <= kAhead) return;
-  tell(ahead_.front());
-  ahead_.pop_front();
+  if (ahead_.size() < kAhead + kBurst) return;
+  while (ahead_.size() > kAhead) {
+    tell(ahead_.front());
+    ahead_.pop_front();
+  }
 }
 
 void Story::pause() {
@@ -77,6 +79,7 @@ void Story::pause() {
   }
   flush_record();
   if (!pending_.empty() || !notes_.empty()) settle(std::nullopt, nullptr);
+  run_.catch_up();
 }
 
 void Story::finish() {
@@ -84,7 +87,7 @@ void Story::finish() {
   run_.end();
 }
 
-void Story::begin_run(const Reading& first) {
+void Story::begin_run(const Reading& first, std::size_t more) {
   fresh_ = false;
   file_ = first.file;
   policy_ = {};
@@ -101,18 +104,20 @@ void Story::begin_run(const Reading& first) {
   told_record_.reset();
   skip_time_.reset();
   gaps_.clear();
-  places_.begin(ahead_);
+  const auto end = ahead_.begin() + static_cast<std::ptrdiff_t>(std::min(ahead_.size(), kAhead + 1 + more));
+  const Beginning beginning(ahead_.begin(), end);
+  places_.begin(beginning);
   Places looking = places_;
   first_done_ = 0;
-  for (const Reading& reading : ahead_) {
+  for (const Reading& reading : beginning) {
     const auto place = looking.of(reading);
     if (!place) continue;
     first_done_ = place->done;
     break;
   }
   std::map<std::string_view, int> policies;
-  for (const Reading& reading : ahead_) {
-    if (reading.kind == Reading::Kind::kRunStart && &reading != &ahead_.front()) break;
+  for (const Reading& reading : beginning) {
+    if (reading.kind == Reading::Kind::kRunStart && &reading != &beginning.front()) break;
     if (!reading.policy.empty()) ++policies[reading.policy];
     prints_skips_ = prints_skips_ || reading.kind == Reading::Kind::kSkip || reading.kind == Reading::Kind::kHeldSkip;
   }
@@ -309,12 +314,12 @@ void Story::on_note(const Reading& reading) {
 
 void Story::on_evaluation(const Reading& reading) {
   if (!reading.valid_loss || std::isfinite(*reading.valid_loss)) return;
-  domain::AttemptDigest digest;
+  domain::AttemptDigest& digest = run_.next();
   digest.phase = domain::Phase::kEval;
   digest.loss = reading.valid_loss;
   digest.step = place_ ? place_->done : static_cast<std::int64_t>(run_.attempt());
   ++beyond_;
-  run_.tell(std::move(digest), reading.line, reading.time_ms);
+  run_.tell(reading.line, reading.time_ms);
 }
 
 void Story::on_record(const Reading& reading) {
@@ -366,7 +371,7 @@ void Story::flush_record() {
     // Its lines so far belong to the run before; what comes is a new one.
     fresh_ = true;
     ahead_.push_front(record);
-    begin_run(record);
+    begin_run(record, 1);
     ahead_.pop_front();
     settle(places_.of(record), &record);
     return;

@@ -34,6 +34,7 @@ class Story final : public ReadingSink {
 
  private:
   static constexpr std::size_t kAhead = 64;        // readings that a run's beginning is judged by
+  static constexpr std::size_t kBurst = 64;        // beyond them: told together, so that caches hold the code of one thing
   static constexpr std::size_t kMaxPending = 256;  // skips and scales that wait for the next place
   static constexpr std::uint64_t kMaxCounted = 512;
   static constexpr std::uint64_t kSearch = 40;           // attempts that a search for a scale can take at most
@@ -67,7 +68,8 @@ class Story final : public ReadingSink {
   };
 
   void tell(const Reading& reading);
-  void begin_run(const Reading& first);
+  // `more`: readings that were put back before those ahead.
+  void begin_run(const Reading& first, std::size_t more = 0);
   void on_skip(const Reading& reading);
   void on_scale(const Reading& reading);
   void on_growth(const Reading& reading);
@@ -103,13 +105,13 @@ class Story final : public ReadingSink {
   void tell_notes();
 
   // ---- story_digest.cc: what one attempt's digest holds
-  std::optional<domain::ScalerObservation> observe(const Pending& event);
+  void observe(const Pending& event, domain::AttemptDigest& digest);
   void fill(domain::AttemptDigest& digest, const Reading& record);
   [[nodiscard]] std::optional<double> scale_of(const Reading& record) const;
   void declare(std::uint32_t scaler, std::optional<double> first_scale);
 
   LogRun run_;
-  Readahead ahead_{kAhead + 2};
+  Readahead ahead_{kAhead + kBurst + 1};
   std::map<std::uint32_t, SkipLines> skips_;
   Places places_;
   Notes notes_;

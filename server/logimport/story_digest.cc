@@ -47,10 +47,10 @@ std::optional<double> Story::scale_of(const Reading& record) const {
   return printed;
 }
 
-std::optional<domain::ScalerObservation> Story::observe(const Pending& event) {
+void Story::observe(const Pending& event, domain::AttemptDigest& digest) {
   const Reading& r = event.reading;
   using Kind = Reading::Kind;
-  domain::ScalerObservation seen;
+  domain::ScalerObservation& seen = digest.scalers.emplace_back();
   seen.scaler = r.scaler.value_or(0);
   Scale& known = scales_[seen.scaler];
   Outcome outcome = Outcome::kUnknown;
@@ -101,8 +101,7 @@ std::optional<domain::ScalerObservation> Story::observe(const Pending& event) {
     known.before = seen.scale_before;
     known.now = seen.scale_after;
   }
-  seen.optimizers = decided(outcome);
-  return seen;
+  decide(seen, outcome);
 }
 
 void Story::fill(domain::AttemptDigest& digest, const Reading& record) {
@@ -145,15 +144,13 @@ void Story::on_norm(const Reading& reading) {
 
 void Story::tell_norm(double norm, const Reading& reading) {
   if (!run_.take_back()) ++beyond_;
-  domain::AttemptDigest digest;
+  domain::AttemptDigest& digest = run_.next();
   digest.step = place_ ? place_->done + static_cast<std::int64_t>(beyond_) : static_cast<std::int64_t>(run_.attempt() + 1);
   digest.grad_norm = norm;
   if (run_.has_scaler()) {
-    domain::ScalerObservation seen;
-    seen.optimizers = decided(domain::Outcome::kUnknown);
-    digest.scalers.push_back(std::move(seen));
+    decide(digest.scalers.emplace_back(), domain::Outcome::kUnknown);
   }
-  run_.tell(std::move(digest), reading.line, reading.time_ms);
+  run_.tell(reading.line, reading.time_ms);
 }
 
 }  // namespace scalewatch::logimport

@@ -279,36 +279,35 @@ void Story::settle(std::optional<Places::Place> place, const Reading* record) {
 }
 
 void Story::tell_slot(const Slot& slot, std::int64_t step, const Reading* record) {
-  AttemptDigest digest;
+  AttemptDigest& digest = run_.next();
   digest.step = step;
   std::uint64_t line = record != nullptr ? record->line : newest_line_;
   std::optional<std::int64_t> time = record != nullptr ? record->time_ms : newest_time_;
   for (const Pending& pending : slot.events) {
     line = pending.reading.line;
     if (pending.reading.time_ms) time = pending.reading.time_ms;
-    if (auto seen = observe(pending)) digest.scalers.push_back(std::move(*seen));
+    observe(pending, digest);
   }
   if (slot.events.empty()) {
     // Only counted.
     declare(0, slot.fell_from);
-    domain::ScalerObservation seen;
+    domain::ScalerObservation& seen = digest.scalers.emplace_back();
     seen.scale_before = slot.fell_from;
     seen.scale_after = slot.fell_to;
-    seen.optimizers = decided(Outcome::kSkipped);
+    decide(seen, Outcome::kSkipped);
     if (slot.fell_to) {
       scales_[0].now = slot.fell_to;
       scales_[0].before = slot.fell_from;
     }
-    digest.scalers.push_back(std::move(seen));
   }
   if (record != nullptr) fill(digest, *record);
   if (!notes_.empty()) notes_.give(digest);
   last_was_skip_ = slot.skip;
-  run_.tell(std::move(digest), line, time);
+  run_.tell(line, time);
 }
 
 void Story::tell_record(const Reading& record) {
-  AttemptDigest digest;
+  AttemptDigest& digest = run_.next();
   // Beyond the newest place the trainer goes on all the same.
   digest.step = place_ ? place_->done + static_cast<std::int64_t>(beyond_) : static_cast<std::int64_t>(run_.attempt() + 1);
   const auto scale = scale_of(record);
@@ -317,10 +316,10 @@ void Story::tell_record(const Reading& record) {
   const bool lost = non_finite(digest.grad_norm) || non_finite(digest.loss);
   digest.outcome_counted = counted_applied_;
   if (run_.has_scaler()) {
-    domain::ScalerObservation seen;
+    domain::ScalerObservation& seen = digest.scalers.emplace_back();
     seen.scaler = record.scaler.value_or(0);
     const Outcome outcome = lost && !counted_applied_ ? Outcome::kUnknown : Outcome::kApplied;
-    seen.optimizers = decided(outcome);
+    decide(seen, outcome);
     Scale& known = scales_[seen.scaler];
     // A line may tell the scale as it was before the skip that was printed right before.
     const bool older = scale && known.before && last_was_skip_ && domain::same_scale(*scale, *known.before);
@@ -330,20 +329,19 @@ void Story::tell_record(const Reading& record) {
       if (outcome == Outcome::kApplied && !seen.scale_before) seen.scale_before = scale;
       known.now = scale;
     }
-    digest.scalers.push_back(std::move(seen));
   }
   if (!notes_.empty()) notes_.give(digest);
   last_was_skip_ = false;
-  run_.tell(std::move(digest), record.line, record.time_ms);
+  run_.tell(record.line, record.time_ms);
 }
 
 void Story::tell_notes() {
-  AttemptDigest digest;
+  AttemptDigest& digest = run_.next();
   digest.step = place_ ? place_->done : static_cast<std::int64_t>(run_.attempt());
   const std::uint64_t line = notes_.line();
   notes_.give(digest);
   if (!run_.take_back()) ++beyond_;
-  run_.tell(std::move(digest), line, newest_time_);
+  run_.tell(line, newest_time_);
 }
 
 }  // namespace scalewatch::logimport

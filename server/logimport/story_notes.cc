@@ -25,12 +25,12 @@ void Notes::add(const Reading& reading) {
   if (reading.kind == Reading::Kind::kNonFinite && reading.tensor.empty() && reading.where.empty()) return;
   if (empty()) line_ = reading.line;
   if (reading.kind == Reading::Kind::kMisuse) {
-    if (misuse_.size() < 8) misuse_.push_back({reading.misuse_kind, reading.detail, true});
+    if (misuse_.size() < 8) misuse_.push_back({std::string(reading.misuse_kind), reading.detail, true});
     return;
   }
   if (reading.kind == Reading::Kind::kRanksDiffer) {
     domain::RankDifference difference;
-    difference.what = reading.where == "loss" || reading.where == "scale" ? reading.where : "parameters";
+    difference.what = reading.where == "loss" || reading.where == "scale" ? reading.where : std::string_view("parameters");
     difference.tensor = reading.tensor;
     difference.first = reading.rank;
     difference.other = reading.other_rank;

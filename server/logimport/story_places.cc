@@ -24,7 +24,7 @@ Places::Source Places::source_of(const Reading& reading) const {
   return reading.batch ? Source::kBatch : Source::kNone;
 }
 
-void Places::begin(const Readahead& first) {
+void Places::begin(const Beginning& first) {
   *this = Places();
   std::map<std::int64_t, int> bars;
   std::optional<std::int64_t> record;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <ranges>
 
 #include <boost/circular_buffer.hpp>
 
@@ -12,6 +13,7 @@ namespace scalewatch::logimport {
 
 // Readings that are read and not told yet, oldest first; as many as it was made for.
 using Readahead = boost::circular_buffer<Reading>;
+using Beginning = std::ranges::subrange<Readahead::iterator>;
 
 // One of several kinds of place is followed, the one that says most; the others only tell that time goes by.
 class Places {
@@ -24,7 +26,7 @@ class Places {
   };
 
   // A run begins: these are its first readings.
-  void begin(const Readahead& first);
+  void begin(const Beginning& first);
   // Absent: the reading tells no place, or one of a kind that is not followed. A place never falls but by `restarted`.
   std::optional<Place> of(const Reading& reading);
 

@@ -31,9 +31,9 @@ void Template::add_hole(std::string_view name) {
     token.kind = Token::Kind::kBlanks;
   } else if (name == "...") {
     token.kind = Token::Kind::kAny;
-  } else if (name == "tensor" || name == "detail" || name == "non_finite") {
+  } else if (name == "tensor" || name == "detail") {
     token.kind = Token::Kind::kText;
-    token.text = name == "tensor" ? &Reading::tensor : name == "detail" ? &Reading::detail : &Reading::non_finite;
+    token.text = name == "tensor" ? &Reading::tensor : &Reading::detail;
   } else {
     token.kind = Token::Kind::kNumber;
     token.set = field_named(name);

@@ -6,7 +6,7 @@
 //   whole.
 //   {_}       a number that is not kept
 //   {ws}      any blanks and tabs, or none
-//   {tensor}  text up to what follows in the template, into Reading::tensor; {detail} and {non_finite} likewise
+//   {tensor}  text up to what follows in the template, into Reading::tensor; {detail} likewise
 //   {...}     any text (at most 256 bytes) up to what follows in the template, not kept
 //   [[ ]]     may be missing. Not nested.
 // All else stands for itself, in this case of letters. A template begins with at least four literal bytes (its anchor), and

@@ -14,8 +14,10 @@ class CalibrationTooLong : public PersistedRule<CalibrationTooLong> {
     const ScalerTrack& scaler = *step.scaler;
     for (const OptimizerStep& part : step.optimizers) {
       const OptimizerTrack& optimizer = scaler.optimizers[part.track];
+      const bool searching = part.was_calibrating || part.search_ended;
+      if (!searching && episodes_.none()) continue;
       const std::string subject = optimizer_subject(scaler, optimizer);
-      if (part.was_calibrating || part.search_ended) {
+      if (searching) {
         const TimeMs began = began_.try_emplace(subject, context.run.now).first->second;
         if (!part.search_ended) continue;
         began_.erase(subject);

@@ -15,8 +15,10 @@ class ConsecutiveSkips : public PersistedRule<ConsecutiveSkips> {
     for (const OptimizerStep& part : step.optimizers) {
       const OptimizerTrack& optimizer = scaler.optimizers[part.track];
       if (optimizer.calibrating || part.outcome == Outcome::kUnknown) continue;
+      const bool few = optimizer.consecutive_skips < context.thresholds.consecutive_skips;
+      if (few && episodes_.none()) continue;
       const std::string subject = optimizer_subject(scaler, optimizer);
-      if (optimizer.consecutive_skips < context.thresholds.consecutive_skips) {
+      if (few) {
         if (episodes_.clean(subject, context.thresholds.consecutive_skips_resolve)) context.sink.resolve(name(), subject);
         continue;
       }

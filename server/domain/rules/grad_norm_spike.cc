@@ -15,16 +15,16 @@ class GradNormSpike : public PersistedRule<GradNormSpike> {
   [[nodiscard]] std::string_view name() const override { return "GradNormSpike"; }
 
   void on_attempt(const ClosedAttempt& attempt, const RuleContext& context) override {
-    const auto norm = reported_norm(attempt.joined);
-    if (!norm) return;
+    const double norm = reported_norm(attempt.joined);
+    if (std::isnan(norm)) return;
     const Thresholds& t = context.thresholds;
     const double median = norms_.median();
     const bool known = norms_.size() >= t.norm_spike_min_samples;
     // A record that stands for many attempts says more than one of a single attempt.
     const bool coarse = norms_.size() > 0 && attempt.attempt() >= last_attempt_ + t.coarse_log;
-    const double octaves = median > 0 && *norm > median ? std::log2(*norm / median) : 0;
+    const double octaves = median > 0 && norm > median ? std::log2(norm / median) : 0;
     last_attempt_ = attempt.attempt();
-    norms_.push(*norm, t.norm_spike_window);
+    norms_.push(norm, t.norm_spike_window);
     ++samples_;
     const bool large = known && octaves >= t.norm_spike_octaves;
     if (large) spikes_.push_back(samples_);
@@ -45,11 +45,11 @@ class GradNormSpike : public PersistedRule<GradNormSpike> {
     draft.first_step = open != nullptr ? open->first_step : attempt.step();
     draft.attempt = attempt.attempt();
     draft.step = attempt.step();
-    draft.summary = fmt::format("the gradient norm is {} at step {}, {:.0f} times its median {}", number_text(*norm),
+    draft.summary = fmt::format("the gradient norm is {} at step {}, {:.0f} times its median {}", number_text(norm),
                                 attempt.step(), std::exp2(octaves), number_text(median));
     if (often)
       draft.summary += fmt::format("; the {} such jump within {} samples", ordinal(spikes_.size()), t.norm_spike_recent);
-    draft.evidence = {{"grad_norm", *norm, "", {}},
+    draft.evidence = {{"grad_norm", norm, "", {}},
                       {"median", median, "", {}},
                       {"octaves", octaves, "octaves", once ? t.norm_spike_once_octaves : t.norm_spike_octaves},
                       {"times", static_cast<double>(spikes_.size()), "samples", static_cast<double>(t.norm_spike_times)}};

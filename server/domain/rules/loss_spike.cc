@@ -19,17 +19,18 @@ class LossSpike : public PersistedRule<LossSpike> {
   void on_attempt(const ClosedAttempt& attempt, const RuleContext& context) override {
     const Thresholds& t = context.thresholds;
     while (!backoffs_.empty() && backoffs_.front() + kMaxNoted < attempt.attempt()) backoffs_.pop_front();
-    const auto loss = finite_loss(attempt.joined);
+    const double loss = finite_loss(attempt.joined);
+    const bool told = !std::isnan(loss);
     bool in_a_row = false;
     double median = 0;
     double limit = 0;
-    if (loss) {
+    if (told) {
       median = losses_.median();
       const double share = t.loss_spike_share * std::abs(median);
       // Most losses are not even this far up: then it does not matter how much they usually differ.
-      const bool up = losses_.size() >= t.loss_spike_min_samples && *loss > median + share;
+      const bool up = losses_.size() >= t.loss_spike_min_samples && loss > median + share;
       if (up) limit = median + std::max(t.loss_spike_mads * losses_.mad(median), share);
-      if (up && *loss > limit) {
+      if (up && loss > limit) {
         if (streak_++ == 0) {
           first_attempt_ = attempt.attempt();
           first_step_ = attempt.step();
@@ -38,15 +39,15 @@ class LossSpike : public PersistedRule<LossSpike> {
       } else {
         streak_ = 0;
       }
-      if (losses_.size() > 0 && median > 0 && *loss >= t.loss_spike_early_ratio * median) {
-        note<Jump>(jumps_, {attempt.attempt(), attempt.step(), *loss, median});
+      if (losses_.size() > 0 && median > 0 && loss >= t.loss_spike_early_ratio * median) {
+        note<Jump>(jumps_, {attempt.attempt(), attempt.step(), loss, median});
       }
-      losses_.push(*loss, t.loss_spike_window);
+      losses_.push(loss, t.loss_spike_window);
     }
     if (in_a_row) {
-      fire(attempt, first_attempt_, first_step_, *loss, median, limit,
+      fire(attempt, first_attempt_, first_step_, loss, median, limit,
            fmt::format("the loss is {} at step {} and was above {} for {} attempts in a row; its median was {}",
-                       number_text(*loss), attempt.step(), number_text(limit), streak_, number_text(median)),
+                       number_text(loss), attempt.step(), number_text(limit), streak_, number_text(median)),
            context);
       return;
     }
@@ -58,7 +59,7 @@ class LossSpike : public PersistedRule<LossSpike> {
            context);
       return;
     }
-    if (loss && streak_ == 0 && episodes_.clean({}, t.event_resolve)) context.sink.resolve(name(), {});
+    if (told && streak_ == 0 && episodes_.clean({}, t.event_resolve)) context.sink.resolve(name(), {});
   }
 
   template <class A>

@@ -13,15 +13,15 @@ class LossUnchanged : public PersistedRule<LossUnchanged> {
   [[nodiscard]] std::string_view name() const override { return "LossUnchanged"; }
 
   void on_attempt(const ClosedAttempt& attempt, const RuleContext& context) override {
-    const auto loss = finite_loss(attempt.joined);
+    const double loss = finite_loss(attempt.joined);
     const RunModel& run = context.run;
     const bool from_scratch = run.segment <= 1 && run.first_step.value_or(0) < kScratchSteps;
-    if (!loss || !from_scratch || attempt.outcome == AttemptOutcome::kSkipped) return;
+    if (std::isnan(loss) || !from_scratch || attempt.outcome == AttemptOutcome::kSkipped) return;
     const Thresholds& t = context.thresholds;
     // A log's record may stand for many attempts: then the first few of them are the start.
     const std::size_t first = run.from_log ? kFirstRecords : kFirst;
-    if (first_.size() < first) first_.push(*loss, first);
-    recent_.push(*loss, run.from_log ? kFirst : kRecent);
+    if (first_.size() < first) first_.push(loss, first);
+    recent_.push(loss, run.from_log ? kFirst : kRecent);
     const bool coarse = samples_ > 0 && attempt.attempt() > last_attempt_ + 1;
     coarse_ += coarse ? 1 : 0;
     ++samples_;

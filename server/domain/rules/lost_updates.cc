@@ -12,6 +12,7 @@ class LostUpdates : public JoinedTensorRule {
  public:
   LostUpdates() : JoinedTensorRule(TensorRule::kLostUpdates, "LostUpdates") {}
 
+  [[nodiscard]] bool only_tensor_faults() const override { return false; }
   void on_attempt(const ClosedAttempt& attempt, const RuleContext& context) override {
     peak_ = std::max(peak_, context.run.learning_rate().value_or(0));
     JoinedTensorRule::on_attempt(attempt, context);

@@ -133,7 +133,7 @@ class Misuse : public PersistedRule<Misuse> {
       norms_since_step_ = attempt.step();
     }
     norms_.push(norm, t.clipped_attempts);
-    if (const auto loss = finite_loss(attempt.joined)) losses_.push(*loss, t.clipped_attempts);
+    losses_.push(finite_loss(attempt.joined), t.clipped_attempts);  // NaN is no sample
     if (norms_.size() < t.clipped_attempts || spread(norms_) > t.clipped_spread) return;
     if (losses_.size() > 0 && spread(losses_) <= t.clipped_spread) return;  // nothing moves at all
     Seen& kind = seen[std::string(kClip)];

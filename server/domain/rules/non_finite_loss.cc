@@ -57,9 +57,10 @@ class NonFiniteLoss : public PersistedRule<NonFiniteLoss> {
       ranks.push_back(report.rank);
     }
     if (losses == 0) return;
+    if (ranks.empty()) state.streak = 0;
+    if (ranks.empty() && episodes_.none()) return;
     const std::string subject = training ? "" : kEvaluation;
     if (ranks.empty()) {
-      state.streak = 0;
       if (!episodes_.clean(subject, context.thresholds.event_resolve)) return;
       state.attempts = 0;
       context.sink.resolve(name(), subject);

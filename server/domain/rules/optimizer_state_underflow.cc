@@ -31,6 +31,7 @@ class OptimizerStateUnderflow : public JoinedTensorRule {
  public:
   OptimizerStateUnderflow() : JoinedTensorRule(TensorRule::kOptimizerStateUnderflow, "OptimizerStateUnderflow") {}
 
+  [[nodiscard]] bool only_tensor_faults() const override { return false; }
   void on_attempt(const ClosedAttempt& attempt, const RuleContext& context) override {
     JoinedTensorRule::on_attempt(attempt, context);
     // Configured once and alike on all ranks: the lowest that reports speaks for them.

@@ -55,6 +55,9 @@ class Rule {
   // Whether on_step() and on_attempt() do anything: only then are they called.
   [[nodiscard]] virtual bool looks_at_steps() const = 0;
   [[nodiscard]] virtual bool looks_at_attempts() const = 0;
+  // on_attempt() does nothing while no rank has faults of tensors and none had any at the attempt before: it is not called
+  // then.
+  [[nodiscard]] virtual bool only_tensor_faults() const { return false; }
   // One attempt of one scaler, as soon as its leader told it.
   virtual void on_step(const ScalerStep& /*step*/, const RuleContext& /*context*/) {}
   // All ranks have told theirs, or won't.
@@ -102,6 +105,7 @@ class Episodes {
  public:
   void fired(const std::string& subject) { clean_[subject] = 0; }
   [[nodiscard]] bool active(const std::string& subject) const { return clean_.contains(subject); }
+  [[nodiscard]] bool none() const { return clean_.empty(); }
   // One attempt without. True once `limit` came in a row: resolve.
   bool clean(const std::string& subject, std::uint32_t limit) {
     const auto found = clean_.find(subject);

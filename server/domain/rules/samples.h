@@ -14,8 +14,9 @@ class Samples {
   // NaN is no sample.
   void push(double value, std::size_t limit) {
     if (std::isnan(value) || limit == 0) return;
-    // Order is kept for those who look at every sample. Who looks now and then has it made anew.
-    in_order_ = std::exchange(looked_, false) && values_.size() <= limit;
+    // Order is kept where it is cheap, and for those who look at every sample. Who looks now and then has it made anew.
+    const bool keep = std::exchange(looked_, false) || (in_order_ && limit <= kFew);
+    in_order_ = keep && values_.size() <= limit;
     if (in_order_) insert(value, values_.size() == limit ? &values_.front() : nullptr);
     values_.push_back(value);
     while (values_.size() > limit) values_.pop_front();
@@ -90,7 +91,7 @@ class Samples {
     const double* base = sorted_.data();
     for (std::size_t left = sorted_.size(); left > 1;) {
       const std::size_t half = left / 2;
-      base += before(base[half - 1]) ? half : 0;
+      base += half & (std::size_t{0} - static_cast<std::size_t>(before(base[half - 1])));
       left -= half;
     }
     return static_cast<std::size_t>(base - sorted_.data()) + (before(*base) ? 1 : 0);
@@ -101,6 +102,8 @@ class Samples {
   [[nodiscard]] std::size_t up_to(double value) const {
     return count_before([value](double one) { return one <= value; });
   }
+
+  static constexpr std::size_t kFew = 32;
 
   std::deque<double> values_;
   // The same, for those who ask for the median; valid while in_order_.

@@ -1,7 +1,9 @@
 // The scale fell far below where it used to be, or below what leaves small gradients any room.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "server/domain/rules/rules.h"
 
@@ -36,12 +38,17 @@ class ScaleMedian {
     } else {
       order_.emplace_back(bin, added);
     }
-    counts_[bin] += added;
+    const auto counted = place(bin);
+    if (counted != counts_.end() && counted->first == bin) {
+      counted->second += added;
+    } else {
+      counts_.insert(counted, {bin, added});
+    }
     size_ += added;
     while (size_ > limit) {
       auto& [oldest, count] = order_.front();
       const auto gone = static_cast<std::uint32_t>(std::min<std::uint64_t>(size_ - limit, count));
-      const auto known = counts_.find(oldest);
+      const auto known = place(oldest);
       if ((known->second -= gone) == 0) counts_.erase(known);
       size_ -= gone;
       if ((count -= gone) == 0) order_.pop_front();
@@ -63,9 +70,13 @@ class ScaleMedian {
   }
 
  private:
-  std::deque<std::pair<std::int16_t, std::uint32_t>> order_;  // runs of attempts with one scale, oldest first
-  std::uint64_t size_ = 0;                                    // attempts in them
-  std::map<std::int16_t, std::uint32_t> counts_;
+  using Count = std::pair<std::int16_t, std::uint32_t>;
+  std::vector<Count>::iterator place(std::int16_t bin) {
+    return std::find_if(counts_.begin(), counts_.end(), [bin](const Count& count) { return count.first >= bin; });
+  }
+  std::deque<Count> order_;    // runs of attempts with one scale, oldest first
+  std::uint64_t size_ = 0;     // attempts in them
+  std::vector<Count> counts_;  // by bin, rising
 };
 
 class ScaleCollapse : public PersistedRule<ScaleCollapse> {

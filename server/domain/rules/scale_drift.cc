@@ -16,8 +16,7 @@ class ScaleDrift : public PersistedRule<ScaleDrift> {
 
   void on_step(const ScalerStep& step, const RuleContext& context) override {
     look(step, context);
-    const auto norm = step.report != nullptr ? unscaled_norm(*step.report) : std::nullopt;
-    if (norm) norms_.push(*norm, kNorms);
+    if (step.report != nullptr) norms_.push(unscaled_norm(*step.report), kNorms);  // NaN is no sample
   }
 
   template <class A>

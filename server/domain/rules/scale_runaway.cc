@@ -40,8 +40,8 @@ class ScaleRunaway : public PersistedRule<ScaleRunaway> {
     const Thresholds& t = context.thresholds;
     const std::string& subject = track.info.name;
     const bool broken = !std::isfinite(*now);
-    const double limit = std::max(t.runaway_scale, track.init * std::exp2(t.runaway_octaves));
-    const bool high = !broken && *now > limit;
+    const auto limit = [&] { return std::max(t.runaway_scale, track.init * std::exp2(t.runaway_octaves)); };
+    const bool high = !broken && *now > t.runaway_scale && *now > limit();
     const bool grew = seen.scale_before && seen.scale_after && *seen.scale_after > *seen.scale_before;
     const bool blind = grew && zeros_ >= t.runaway_zeros;
     if (!broken && !high && !blind) {
@@ -62,12 +62,12 @@ class ScaleRunaway : public PersistedRule<ScaleRunaway> {
                                   number_text(*now));
     } else if (high) {
       draft.summary = fmt::format("the scale of {} grew to {}, above {}: nothing overflows, so gradients are next to nothing",
-                                  scaler_text(subject), scale_text(*now), scale_text(limit));
+                                  scaler_text(subject), scale_text(*now), scale_text(limit()));
     } else {
       draft.summary = fmt::format("the scale of {} grew to {} while every gradient was 0 in {} samples in a row",
                                   scaler_text(subject), scale_text(*now), zeros_);
     }
-    draft.evidence = {{"scale", *now, "", limit},
+    draft.evidence = {{"scale", *now, "", limit()},
                       {"init_scale", track.init, "", {}},
                       {"zero_samples", static_cast<double>(zeros_), "samples", static_cast<double>(t.runaway_zeros)}};
     context.sink.raise(std::move(draft));

@@ -38,6 +38,7 @@ class JoinedTensorRule : public PersistedRule<JoinedTensorRule> {
  public:
   void on_attempt(const ClosedAttempt& attempt, const RuleContext& context) override;
   [[nodiscard]] std::string_view name() const final { return name_; }
+  [[nodiscard]] bool only_tensor_faults() const override { return true; }
 
   template <class A>
   void persist(A& a) {

@@ -8,7 +8,7 @@
 namespace scalewatch::logimport {
 namespace {
 
-constexpr std::size_t kEntries = 512;
+constexpr std::size_t kSets = 256;
 constexpr std::size_t kMaxBytes = 40;
 
 struct Entry {
@@ -17,38 +17,64 @@ struct Entry {
   bool exact = false;
   KeyMeaning meaning;
 };
+using Set = std::array<Entry, 2>;  // the newest first
+
+template <class Word>
+Word load(const char* bytes) {
+  Word word{};
+  std::memcpy(&word, bytes, sizeof(word));
+  return word;
+}
+
+// All bytes of a key of less than eight.
+std::uint64_t few_of(const char* key, std::size_t size) {
+  if (size >= 4) return load<std::uint32_t>(key) | std::uint64_t{load<std::uint32_t>(key + size - 4)} << 32;
+  const auto byte = [&](std::size_t at) { return std::uint64_t{static_cast<unsigned char>(key[at])}; };
+  return byte(0) | byte(size / 2) << 8 | byte(size - 1) << 16;
+}
+
+// Eight of its bytes, from `at` on. The last eight may hold some of the eight before them again.
+std::uint64_t eight_of(const char* key, std::size_t size, std::size_t at) {
+  return load<std::uint64_t>(key + std::min(at, size - 8));
+}
 
 // FNV-1a over eight bytes a turn is enough for a table that only remembers.
-std::size_t slot_of(std::string_view key, bool exact) {
+std::size_t set_of(std::string_view key, bool exact) {
   std::uint64_t hash = key.size() * 2 + (exact ? 1 : 0);
   const auto mix = [&](std::uint64_t bytes) {
     hash = (hash ^ bytes) * 0x100000001b3;
     hash ^= hash >> 29;
   };
   if (key.size() < 8) {
-    std::uint64_t few = 0;
-    for (const char c : key) few = few << 8 | static_cast<unsigned char>(c);
-    mix(few);
-    return hash % kEntries;
+    mix(few_of(key.data(), key.size()));
+  } else {
+    for (std::size_t at = 0; at < key.size(); at += 8) mix(eight_of(key.data(), key.size(), at));
   }
-  // The last eight may hold some of the eight before them again.
-  for (std::size_t at = 0; at < key.size(); at += 8) {
-    std::uint64_t eight = 0;
-    std::memcpy(&eight, key.data() + std::min(at, key.size() - 8), sizeof(eight));
-    mix(eight);
+  return hash % kSets;
+}
+
+bool holds(const Entry& entry, std::string_view key, bool exact) {
+  const std::size_t size = key.size();
+  if (entry.length != size || entry.exact != exact) return false;
+  if (size < 8) return few_of(entry.key.data(), size) == few_of(key.data(), size);
+  for (std::size_t at = 0; at < size; at += 8) {
+    if (eight_of(entry.key.data(), size, at) != eight_of(key.data(), size, at)) return false;
   }
-  return hash % kEntries;
+  return true;
 }
 
 }  // namespace
 
-KeyMeaning remembered_meaning(std::string_view key, bool exact) {
-  if (key.empty() || key.size() > kMaxBytes) return meaning_of(key, exact);
-  thread_local std::array<Entry, kEntries> entries;
-  Entry& entry = entries[slot_of(key, exact)];
-  if (entry.length == key.size() && entry.exact == exact && std::memcmp(entry.key.data(), key.data(), key.size()) == 0) {
-    return entry.meaning;
+const KeyMeaning& remembered_meaning(std::string_view key, bool exact) {
+  thread_local std::array<Set, kSets> sets;
+  thread_local KeyMeaning judged;
+  if (key.empty() || key.size() > kMaxBytes) return judged = meaning_of(key, exact);
+  Set& set = sets[set_of(key, exact)];
+  for (const Entry& entry : set) {
+    if (holds(entry, key, exact)) return entry.meaning;
   }
+  set[1] = set[0];
+  Entry& entry = set[0];
   entry.meaning = meaning_of(key, exact);
   entry.exact = exact;
   entry.length = static_cast<std::uint8_t>(key.size());

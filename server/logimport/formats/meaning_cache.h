@@ -7,7 +7,8 @@
 
 namespace scalewatch::logimport {
 
-// As meaning_of. Each thread remembers 512 keys of at most 40 bytes; longer ones are judged anew.
-KeyMeaning remembered_meaning(std::string_view key, bool exact);
+// As meaning_of; good until the thread's next call. Each thread remembers 512 keys of at most 40 bytes; longer ones are judged
+// anew.
+const KeyMeaning& remembered_meaning(std::string_view key, bool exact);
 
 }  // namespace scalewatch::logimport

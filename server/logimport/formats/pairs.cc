@@ -123,20 +123,20 @@ class PairScanner {
     at_ = end;
     const std::string_view word = text_.substr(begin, at_ - begin);
     // "nanGradient": a message glued to a number.
-    if (const auto glued = word.size() > 3 && separator_ != ' ' && begins_value(word) ? parse_number(word) : std::nullopt;
-        glued) {
+    if (word.size() > 3 && separator_ != ' ' && begins_value(word) && parse_number(word, Separators::kNone, next().number)) {
       at_ = begin;
-      take(*glued);
+      take();
       return;
     }
     if (const int value = value_word(word); value != 0) {
       at_ = begin;
       if (value == 1) {
-        take(*parse_number(word));
+        parse_number(word, Separators::kNone, next().number);
+        take();
       } else {
-        Number none;
-        none.length = word.size();
-        take(none, true);
+        next().number = Number();
+        next().number.length = word.size();
+        take(true);
       }
       return;
     }
@@ -281,19 +281,19 @@ class PairScanner {
   void number() {
     // "0,500" is no thousand.
     const bool thousands = text_[at_] != '0';
-    const auto parsed = parse_number(text_.substr(at_), thousands ? Separators::kThousands : Separators::kNone);
-    if (!parsed) {
+    Number& number = next().number;
+    if (!parse_number(text_.substr(at_), thousands ? Separators::kThousands : Separators::kNone, number)) {
       ++at_;
       return;
     }
-    const std::size_t after = at_ + parsed->length;
+    const std::size_t after = at_ + number.length;
     if (skip_stamp(after)) {
       drop_phrase();
       pending_bracket_ = 0;
       last_end_ = 0;
       return;
     }
-    take(*parsed);
+    take();
   }
 
   std::size_t skip_blanks(std::size_t at) const {
@@ -301,14 +301,18 @@ class PairScanner {
     return at;
   }
 
-  void take(const Number& number, bool missing = false) {
+  // The pair that is being read.
+  Pair& next() { return out_.pairs_[out_.count_]; }
+
+  // Its number stands at at_.
+  void take(bool missing = false) {
     const std::size_t begin = at_;
-    at_ += number.length;
+    at_ += next().number.length;
     // Parentheses behind a value: its mean.
     if (pending_bracket_ == '(' && last_end_ > 0 && phrase_words_ == 0 && out_.count_ > 0 &&
         !out_.pairs_[out_.count_ - 1].second && peek(0) == ')') {
       Pair& last = out_.pairs_[out_.count_ - 1];
-      last.second = number;
+      last.second = next().number;
       last.end = ++at_;
       pending_bracket_ = 0;
       last_end_ = at_;
@@ -330,7 +334,6 @@ class PairScanner {
     pair.of.reset();
     pair.bracket = pending_bracket_;
     pair.follows = phrase_words_ == 0 && last_end_ > 0;
-    pair.number = number;
     pair.missing = missing;
     pair.begin = phrase_words_ > 0 ? phrase_begin_ : begin;
     phrase_words_ = 0;
@@ -339,9 +342,9 @@ class PairScanner {
     pending_bracket_ = 0;
     if (const std::size_t slash = skip_blanks(at_); slash < text_.size() && text_[slash] == '/') {
       const std::size_t from = skip_blanks(slash + 1);
-      const auto of = from < text_.size() && is_digit(text_[from]) ? parse_number(text_.substr(from)) : std::nullopt;
-      if (of) {
-        const std::size_t after = from + of->length;
+      if (from < text_.size() && is_digit(text_[from]) &&
+          parse_number(text_.substr(from), Separators::kNone, pair.of.emplace())) {
+        const std::size_t after = from + pair.of->length;
         if (after < text_.size() && text_[after] == '/') {  // a date
           --out_.count_;
           at_ = after;
@@ -349,8 +352,9 @@ class PairScanner {
           last_end_ = 0;
           return;
         }
-        pair.of = *of;
         at_ = after;
+      } else {
+        pair.of.reset();
       }
     }
     if (peek(0) == '%') {

@@ -53,7 +53,7 @@ class Pairs {
   std::size_t loose_words() const { return loose_words_; }
 
  private:
-  std::array<Pair, kMax> pairs_;
+  std::array<Pair, kMax + 1> pairs_;  // the one behind the last is being read
   std::size_t count_ = 0;
   std::array<std::string_view, kMaxWords> words_;
   std::size_t words_count_ = 0;

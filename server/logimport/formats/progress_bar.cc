@@ -73,7 +73,7 @@ bool is_training_title(std::string_view title, const Pairs& pairs) {
     if (is_evaluation_word(*word)) return false;
   }
   for (const Pair& pair : pairs) {
-    const KeyMeaning m = remembered_meaning(pair.key, true);
+    const KeyMeaning& m = remembered_meaning(pair.key, true);
     if (m.meaning == Meaning::kEpoch || m.meaning == Meaning::kStep || m.meaning == Meaning::kLoss) return !m.evaluation;
   }
   // Mapping, Tokenizing, Downloading, Sanity Checking, ...: what is done, and it is not training.

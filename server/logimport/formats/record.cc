@@ -40,9 +40,9 @@ class Filler {
     if (train) e_.evaluation = false;
   }
 
-  KeyMeaning meaning(const Pair& pair) const {
+  const KeyMeaning& meaning(const Pair& pair) {
     for (const KeyRule& rule : rules_.keys) {
-      if (rule.key == pair.key) return {.meaning = rule.meaning};
+      if (rule.key == pair.key) return own_ = {.meaning = rule.meaning};
     }
     return remembered_meaning(pair.key, pair.separator != ' ');
   }
@@ -53,7 +53,7 @@ class Filler {
       bare(i);
       return;
     }
-    const KeyMeaning m = meaning(pair);
+    const KeyMeaning& m = meaning(pair);
     const double value = pair.number.value;
     const bool named = pair.separator != ' ';
     switch (m.meaning) {
@@ -286,6 +286,7 @@ class Filler {
 
   const Pairs& pairs_;
   const RecordRules& rules_;
+  KeyMeaning own_;  // that the rules give the key that is looked at
   Reading& r_;
   Evidence e_;
   const Pair* epoch_ = nullptr;

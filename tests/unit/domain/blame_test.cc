@@ -392,7 +392,7 @@ TEST(Blame, ManyRanksConsequencesDoNotKeepTheOriginOut) {
     digest.rank = rank;
     digest.table = shared;
     for (std::uint32_t layer = (2 - rank) * 200; layer < (3 - rank) * 200; ++layer) add_bad(digest, layer, 1);
-    joined.join(digest, {});
+    joined.join(digest);
   }
   EXPECT_EQ(joined.non_finite.size(), JoinedAttempt::kMaxTensors);
   EXPECT_EQ(joined.non_finite.front().name, "layers.0");

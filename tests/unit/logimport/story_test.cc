@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <variant>
 #include <vector>
@@ -299,6 +300,30 @@ TEST(Story, AFollowedLogTellsOfAFindingOnceItIsThere) {
   EXPECT_TRUE(std::any_of(news.begin(), news.end(), [](const auto& finding) { return finding.rule == "ScaleCollapse"; }));
   doctor.pause();
   EXPECT_TRUE(doctor.take_news().empty());
+}
+
+TEST(Story, ABeginningIsJudgedByItsOwnReadingsHoweverFarTheLogWasRead) {
+  const auto policies = [](std::size_t block) {
+    std::string log;
+    for (int i = 0; i < 50; ++i) log += overflow(0, std::ldexp(1.0, 60 - i));
+    for (int i = 0; i < 200; ++i) {
+      log += fmt::format("[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: {}, reducing to {}\n",
+                         std::ldexp(1.0, 10 - i), std::ldexp(1.0, 9 - i));
+    }
+    std::vector<std::string> declared;
+    LogDoctor doctor({}, {}, [&](const domain::Input& input) {
+      const auto* digest = std::get_if<domain::AttemptDigest>(&input);
+      if (digest == nullptr) return;
+      for (const domain::ScalerInfo& scaler : digest->declared) declared.push_back(scaler.policy);
+    });
+    doctor.begin_file();
+    for (std::size_t at = 0; at < log.size(); at += block) doctor.feed(std::string_view(log).substr(at, block));
+    doctor.end_file();
+    doctor.finish();
+    return declared;
+  };
+  EXPECT_THAT(policies(1 << 20), testing::ElementsAre("apex_amp"));
+  EXPECT_EQ(policies(100), policies(1 << 20));
 }
 
 TEST(Story, ATapSeesWhatTheDomainWasTold) {
