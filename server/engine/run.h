@@ -135,10 +135,12 @@ class Run {
   void stage_incarnation(const RankSlot& slot, CommitBatch& batch) const;
   // Reads how far the slot's reports are replicated; false when that is no farther than known.
   bool read_replicated(RankSlot& slot) const;
+  // What time brings (run_timers.cc).
   void check_liveness();
   // Tells the domain when the server falls behind, and when it has caught up.
   void check_lag();
 
+  // Who is here (run_members.cc).
   // How long the slot's client said nothing that could be read, in milliseconds.
   [[nodiscard]] static std::int64_t silence_of(const RankSlot& slot, std::int64_t now);
   // Connected, and not so silent that only its socket may be left.
