@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
 #include "server/logimport/timestamp.h"
 
@@ -29,16 +28,23 @@ char lower(char c) {
 }
 
 bool begins(std::string_view text, std::string_view word) {
-  return text.size() >= word.size() &&
-         std::equal(word.begin(), word.end(), text.begin(), [](char a, char b) { return a == lower(b); });
+  if (text.size() < word.size()) return false;
+  for (std::size_t i = 0; i < word.size(); ++i) {
+    if (lower(text[i]) != word[i]) return false;
+  }
+  return true;
 }
 
 // Reads a whole number at the start of text and takes it off.
 std::optional<std::uint32_t> take_number(std::string_view& text) {
   std::uint32_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || value > kMaxRank) return std::nullopt;
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  std::size_t end = 0;
+  for (; end < text.size() && is_digit(text[end]); ++end) {
+    value = value * 10 + static_cast<std::uint32_t>(text[end] - '0');
+    if (value > kMaxRank) return std::nullopt;
+  }
+  if (end == 0) return std::nullopt;
+  text.remove_prefix(end);
   return value;
 }
 
@@ -186,9 +192,10 @@ class Prefix {
 
   // INFO  WARNING:root:  INFO - INFO |
   bool level() {
+    if (text_.empty() || text_[0] < 'A' || text_[0] > 'Z') return false;
     std::size_t end = 0;
     while (end < text_.size() && end < 9 && is_letter(text_[end])) ++end;
-    if (end < 4 || !is_level(text_.substr(0, end)) || text_[0] > 'Z') return false;
+    if (end < 4 || !is_level(text_.substr(0, end))) return false;
     if (end < text_.size() && text_[end] != ' ' && text_[end] != ':' && text_[end] != '|' && text_[end] != '\t') return false;
     std::string_view rest = text_.substr(end);
     if (take(rest, ":")) {

@@ -17,6 +17,12 @@ std::uint64_t lower(std::uint64_t bytes) {
   return bytes | upper >> 2;
 }
 
+std::uint32_t four_of(const char* bytes) {
+  std::uint32_t four = 0;
+  std::memcpy(&four, bytes, sizeof(four));
+  return four;
+}
+
 // Up to eight bytes, in lower case; those that are missing are 0.
 std::uint64_t eight_of(const char* bytes, std::size_t size) {
   std::uint64_t eight = 0;
@@ -26,12 +32,6 @@ std::uint64_t eight_of(const char* bytes, std::size_t size) {
     for (std::size_t i = size; i > 0; --i) eight = eight << 8 | static_cast<unsigned char>(bytes[i - 1]);
   }
   return lower(eight);
-}
-
-std::uint32_t four_of(const char* bytes) {
-  std::uint32_t four = 0;
-  std::memcpy(&four, bytes, sizeof(four));
-  return four;
 }
 
 // Equal for bytes that differ in the case of letters only (and for some that are no letters).
@@ -77,7 +77,7 @@ void WordScan::fill_slots() {
 void WordScan::compare(const Slot& slot, std::string_view text, std::size_t at, std::vector<Hit>& hits) const {
   const char* const here = text.data() + at;
   const std::size_t left = text.size() - at;
-  const auto head = static_cast<std::uint32_t>(eight_of(here, kMinBytes));
+  const auto head = static_cast<std::uint32_t>(lower(four_of(here)));
   const std::uint64_t next = eight_of(here + kMinBytes, left - kMinBytes);
   for (std::uint32_t w = slot.begin; w < slot.end; ++w) {
     const Word& word = words_[w];

@@ -6,7 +6,7 @@
 namespace scalewatch::logimport {
 namespace {
 
-enum CharKind : std::uint8_t { kOther, kBlank, kDigit, kLetter, kJoin };
+enum CharKind : std::uint8_t { kOther, kBlank, kJoin, kDigit, kLetter };  // the last two make words
 
 constexpr std::array<CharKind, 256> make_kinds() {
   std::array<CharKind, 256> kinds{};
@@ -29,6 +29,9 @@ bool is_blank(char c) {
 }
 bool is_letter(char c) {
   return kind(c) == kLetter;
+}
+bool in_word(char c) {
+  return kind(c) >= kDigit;
 }
 
 constexpr std::size_t kMaxShortened = 5;  // bytes of a word that a point shortens
@@ -109,16 +112,11 @@ class PairScanner {
     const std::size_t begin = at_;
     const std::string_view text = text_;
     std::size_t end = begin;
-    while (end < text.size()) {
-      const CharKind k = kind(text[end]);
-      if (k == kLetter || k == kDigit) {
-        ++end;
-      } else if (k == kJoin && end + 1 < text.size() && (is_letter(text[end + 1]) || is_digit(text[end + 1]))) {
-        if (text[end] == '-' && is_digit(text[end + 1])) break;  // loss-0.5
-        ++end;
-      } else {
-        break;
-      }
+    for (;;) {
+      while (end < text.size() && in_word(text[end])) ++end;
+      if (end + 1 >= text.size() || kind(text[end]) != kJoin || !in_word(text[end + 1])) break;
+      if (text[end] == '-' && is_digit(text[end + 1])) break;  // loss-0.5
+      ++end;
     }
     at_ = end;
     const std::string_view word = text_.substr(begin, at_ - begin);
