@@ -5,7 +5,7 @@
 #include "server/history/api_impl.h"
 #include "server/history/attempt_records.h"
 #include "server/history/heat_map.h"
-#include "server/history/older_reading.h"
+#include "server/history/older_scores.h"
 #include "server/history/page_token.h"
 #include "server/history/score_groups.h"
 
@@ -81,17 +81,32 @@ void Api::do_get_heat_map(const v1::GetHeatMapRequest& request, v1::GetHeatMapRe
   response.set_column_attempts(shape.width);
   std::vector<HeatRow> cells(rows.size(), HeatRow(request.by(), shape));
   ReportReader reader(reading, *catalog, deadline());
+  const bool whole_groups = shape.width % kGroupAttempts == 0;
   ReportRange local = range;
+  std::vector<Interval> merged = covered.merged;
   if (OlderReading* const older = reading.older(range.run, range.segment)) {
     OlderHistory::Tensors wanted;
     for (const auto tensor : rows)
       wanted.emplace_back(catalog->tensors[tensor].info.name(), catalog->tensors[tensor].info.role());
     older->only(std::move(wanted));
     local.first = std::max(local.first, older->floor());
+    if (!covered.scored.empty() && !rows.empty()) {
+      reading.pause();
+      StoredRecords stored(reading);
+      OlderScores scores(*older, *catalog, reader, stored, request.by());
+      OlderScores::Split parts{{}, covered.scored};
+      if (whole_groups || adds(request.by())) parts = scores.split(covered.scored);
+      merged.insert(merged.end(), parts.edges.begin(), parts.edges.end());
+      for (const auto& cell : scores.read(parts.whole, rows, shape.first, shape.width)) {
+        const auto row = std::lower_bound(rows.begin(), rows.end(), cell.tensor) - rows.begin();
+        cells[static_cast<std::size_t>(row)].put(shape.first + cell.cell * shape.width, told(request.by(), cell.score));
+      }
+    }
   }
-  response.set_truncated(!merge_attempts(reading, *catalog, reader, range, covered.merged, rows, cells));
+  merged = joined(std::move(merged));
+  response.set_truncated(!merge_attempts(reading, *catalog, reader, range, merged, rows, cells));
   HeatReader stretches(reading, *catalog, request.by(), local, rows, cells);
-  if (!stretches.read(covered, shape.width % kGroupAttempts == 0, [&] { return reader.late(); })) response.set_truncated(true);
+  if (!stretches.read(covered, whole_groups, [&] { return reader.late(); })) response.set_truncated(true);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     auto& out = *response.add_rows();
     *out.mutable_info() = catalog->tensors[rows[i]].info;

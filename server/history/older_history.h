@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "server/engine/ports/history_store.h"
+#include "server/history/intervals.h"
 #include "server/history/measured.h"
 #include "server/history/scaler_reader.h"
+#include "server/history/scores.h"
 
 namespace scalewatch::history {
 
@@ -23,6 +25,8 @@ struct OlderRange {
   std::uint64_t first = 0;
   std::uint64_t last = 0;
   std::optional<std::uint32_t> rank;  // absent: all ranks
+  std::vector<Interval> within{};     // only these of the attempts; empty: all
+  bool with_records = false;          // only reports that have some
 };
 
 // Which report of a rank: the first 8 bytes of its incarnation, as a little-endian number, and seq.
@@ -54,6 +58,13 @@ struct OlderRecord {
   Measured measured;
 };
 
+// Many attempts of a tensor taken together.
+struct OlderScore {
+  std::uint64_t tensor = 0;  // as key_of() names it
+  std::uint64_t cell = 0;
+  double score = 0;  // the largest score() of its records (scores.h), of non-finite elements their sum
+};
+
 class OlderHistory {
  public:
   virtual ~OlderHistory() = default;
@@ -70,6 +81,14 @@ class OlderHistory {
   virtual std::vector<StoredScaler> scaler(const OlderRange& range, std::uint32_t scaler, std::size_t limit) = 0;
   // The scalers of a segment, rising.
   virtual std::vector<std::uint32_t> scaler_numbers(const std::string& run_uid, std::uint32_t segment) = 0;
+  // Attempts of the range that scores() does not tell right, joined: of those several reports may hold records of one tensor,
+  // or they were stored before there were scores.
+  virtual std::vector<Interval> unscored(const OlderRange& range) = 0;
+  // Scores of single tensors in cells of `width` attempts from `first` on (0: all in one), of range.within alone. Unless by
+  // adds, all of these are whole groups (score_groups.h). In no order.
+  virtual std::vector<OlderScore> scores(const OlderRange& range, By::By by, const Tensors& tensors, std::uint64_t first,
+                                         std::uint64_t width) = 0;
+  [[nodiscard]] virtual std::uint64_t key_of(const std::string& name, int role) const = 0;
   // Logged inputs after a place, in order.
   virtual std::vector<engine::InputRow> inputs(const std::string& run_uid, std::uint64_t after_pos, std::size_t limit) = 0;
 };

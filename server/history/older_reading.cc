@@ -73,17 +73,24 @@ std::optional<std::pair<std::uint64_t, std::uint64_t>> OlderReading::bounds(std:
   return history_.bounds(range(first, std::min(last, floor_ - 1)));
 }
 
+OlderRange OlderReading::page_range(std::uint64_t first, std::uint64_t last, std::optional<std::uint32_t> rank) const {
+  OlderRange page = range(first, last, rank);
+  page.within = attempts_;
+  page.with_records = with_records_;
+  return page;
+}
+
 std::vector<StoredReport> OlderReading::page(const ReportRange& part, std::uint64_t first, bool with_records) {
   page_.clear();
   parsed_at_ = 0;
   std::vector<StoredReport> out;
   auto reports = whole_attempts<OlderReport>(
-      kPageReports, [&](std::size_t limit) { return history_.reports(range(first, part.last, part.rank), limit); });
+      kPageReports, [&](std::size_t limit) { return history_.reports(page_range(first, part.last, part.rank), limit); });
   std::vector<OlderRecord> records;
   if (with_records && !reports.empty()) {
     bool cut = false;
     records = whole_attempts<OlderRecord>(kPageRecords, [&](std::size_t limit) {
-      auto rows = history_.records(range(first, reports.back().attempt, part.rank), tensors_, limit);
+      auto rows = history_.records(page_range(first, reports.back().attempt, part.rank), tensors_, limit);
       cut = rows.size() == limit;
       return rows;
     });

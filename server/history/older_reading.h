@@ -24,8 +24,13 @@ class OlderReading {
   // The part of a range that is; absent: nothing of it.
   [[nodiscard]] std::optional<ReportRange> part(const ReportRange& range) const;
 
-  // Only records of these are read from now on; empty: all.
-  void only(OlderHistory::Tensors tensors) { tensors_ = std::move(tensors); }
+  // Only records of these are read from now on; empty: all. `attempts`: pages are of these alone; empty: of all.
+  // `with_records`: and of reports that have some.
+  void only(OlderHistory::Tensors tensors, std::vector<Interval> attempts = {}, bool with_records = false) {
+    tensors_ = std::move(tensors);
+    attempts_ = std::move(attempts);
+    with_records_ = with_records;
+  }
 
   // Reports of a part from `first` on, a page of whole attempts, in order of attempt and rank; empty at the end. `records`:
   // theirs are read too. What the page before held is gone.
@@ -40,9 +45,13 @@ class OlderReading {
   // streams.id of what a key says; absent: not known here.
   [[nodiscard]] std::optional<std::int64_t> stream_of(const OlderKey& key) const;
 
+  // See OlderHistory.
+  [[nodiscard]] std::vector<Interval> unscored(const ReportRange& part) const {
+    return history_.unscored(range(part.first, part.last));
+  }
   [[nodiscard]] std::optional<std::pair<std::uint64_t, std::uint64_t>> bounds(std::uint64_t first, std::uint64_t last) const;
   [[nodiscard]] OlderRange range(std::uint64_t first, std::uint64_t last, std::optional<std::uint32_t> rank = {}) const {
-    return {run_uid_, segment_, first, last, rank};
+    return {run_uid_, segment_, first, last, rank, {}, false};
   }
   OlderHistory& history() { return history_; }
 
@@ -52,7 +61,11 @@ class OlderReading {
   const std::uint32_t segment_;
   std::uint64_t floor_ = 0;
   std::map<std::pair<std::uint32_t, std::uint64_t>, std::int64_t> streams_;
+  // What a page is of.
+  [[nodiscard]] OlderRange page_range(std::uint64_t first, std::uint64_t last, std::optional<std::uint32_t> rank) const;
   OlderHistory::Tensors tensors_;
+  std::vector<Interval> attempts_;
+  bool with_records_ = false;
   struct Held {
     std::string rest;
     Records records;

@@ -29,7 +29,9 @@ SegmentCover cover(Reading& reading, const Catalog& catalog, const ReportRange& 
   ReportRange range = asked;
   if (OlderReading* const older = reading.older(asked.run, asked.segment)) {
     if (const auto part = older->part(asked)) {
-      cover.merged.push_back({part->first, part->last});
+      reading.pause();
+      cover.merged = older->unscored(*part);
+      cover.scored = without({part->first, part->last}, cover.merged);
       if (part->last == asked.last) return cover;
       range.first = part->last + 1;
     }

@@ -18,9 +18,9 @@ struct SegmentCover {
   };
   std::vector<Stretch> stretches;  // with records
   std::vector<Interval> merged;    // joined
+  std::vector<Interval> scored;    // of what the shared history alone has, what its scores tell; the rest of it is merged
 };
 
-// What the shared history alone has is merged, too.
 SegmentCover cover(Reading& reading, const Catalog& catalog, const ReportRange& range);
 
 }  // namespace scalewatch::history

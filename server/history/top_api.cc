@@ -8,7 +8,7 @@
 #include "server/history/api_impl.h"
 #include "server/history/attempt_records.h"
 #include "server/history/keys.h"
-#include "server/history/older_reading.h"
+#include "server/history/older_scores.h"
 #include "server/history/page_token.h"
 #include "server/history/scores.h"
 #include "server/history/segment_cover.h"
@@ -196,26 +196,50 @@ std::vector<Api::Top> Api::leading(const Ask& ask, const Catalog& catalog, const
       }
     }
   }
-  // What only the shared history has, some attempts at a time.
+  // What only the shared history has and does not tell together, some attempts at a time.
   constexpr std::uint64_t kAtOnce = 64;
-  for (std::uint64_t end = std::min(ask.range.last + 1, floor); whole && end > ask.range.first;) {
-    const std::uint64_t first = std::max(ask.range.first, end > kAtOnce ? end - kAtOnce : 0);
-    std::uint64_t attempt = 0;
-    for (std::uint64_t next = first; next < end;) {
-      const auto rest =
-          reader.read({ask.range.run, ask.range.segment, next, end - 1, std::nullopt}, [&](const RankReports& reports) {
-            if (reports.front().attempt != attempt) take_attempt(attempt);
-            attempt = reports.front().attempt;
-            records.add(reports);
-          });
-      take_attempt(attempt);
-      next = rest.value_or(end);
+  for (auto part = covered.merged.rbegin(); part != covered.merged.rend() && whole; ++part) {
+    for (std::uint64_t end = std::min(part->last + 1, floor); whole && end > part->first;) {
+      const std::uint64_t first = std::max(part->first, end > kAtOnce ? end - kAtOnce : 0);
+      std::uint64_t attempt = 0;
+      for (std::uint64_t next = first; next < end;) {
+        const auto rest =
+            reader.read({ask.range.run, ask.range.segment, next, end - 1, std::nullopt}, [&](const RankReports& reports) {
+              if (reports.front().attempt != attempt) take_attempt(attempt);
+              attempt = reports.front().attempt;
+              records.add(reports);
+            });
+        take_attempt(attempt);
+        next = rest.value_or(end);
+      }
+      end = first;
+      if (reader.late()) {
+        reached = first;
+        whole = reached == ask.range.first;
+      }
     }
-    end = first;
-    if (reader.late()) {
-      reached = first;
-      whole = reached == ask.range.first;
-    }
+  }
+  std::vector<Interval> scored;
+  for (const auto& part : covered.scored) {
+    if (part.last >= reached) scored.push_back({std::max(part.first, reached), part.last});
+  }
+  std::optional<OlderScores> scores;
+  const auto take_older = [&](auto tensor, auto attempt, const auto& one) { leaders.take(tensor, attempt, one, false); };
+  if (!scored.empty()) {
+    reading.pause();
+    scores.emplace(*reading.older(), catalog, reader, stored, ask.by);
+    const bool read = scores->lead(
+        ask.range, scored,
+        {.limit = ask.limit,
+         .records = ask.records,
+         .takes = [&](auto i) { return ask.role == v1::ROLE_UNSPECIFIED || catalog.tensors[i].info.role() == ask.role; },
+         .record = take_older,
+         .score =
+             [&](auto tensor, double score) {
+               if (adds(ask.by)) leaders[tensor].sum += score;
+               if (!adds(ask.by) && !ask.records) leaders.take_bound(tensor, {.exact = score});
+             }});
+    if (!read) reached = std::min(floor, ask.range.last);
   }
   SegmentCover chunks = covered;
   std::erase_if(chunks.stretches, [&](const auto& stretch) { return stretch.attempts.last < reached; });
@@ -252,6 +276,10 @@ std::vector<Api::Top> Api::leading(const Ask& ask, const Catalog& catalog, const
     found.insert(std::upper_bound(found.begin(), found.end(), tensor, better), tensor);
   }
   found.resize(std::min(found.size(), ask.limit));
+  if (scores && adds(ask.by) && ask.records) {
+    reading.pause();
+    scores->read_best(ask.range, scored, found, take_older);
+  }
   std::vector<Top> top;
   for (const auto tensor : found) {
     top.push_back({tensor, *leaders.most(tensor), leaders[tensor].attempt, leaders[tensor].worst});

@@ -6,6 +6,7 @@
 
 #include "server/engine/input_codec.h"
 #include "server/history/clickhouse/keys.h"
+#include "server/history/clickhouse/score_rows.h"
 #include "server/history/clickhouse/shared.h"
 #include "server/history/clickhouse/tables.h"
 #include "server/history/record_reader.h"
@@ -13,6 +14,37 @@
 namespace scalewatch::clickhouse {
 
 namespace {
+
+// Columns of `records`.
+enum RecordColumn : std::uint8_t {
+  kRun,
+  kSegment,
+  kTensor,
+  kAttempt,
+  kRank,
+  kStream,
+  kSeq,
+  kId,
+  kDay,
+  kNumel,
+  kNan,
+  kPosInf,
+  kNegInf,
+  kZero,
+  kSubnormal,
+  kFlushed,
+  kOver,
+  kMin,
+  kMax,
+  kAbsmin,
+  kSum,
+  kSumSq,
+  kScale,
+  kTarget,
+  kMicroBatches,
+  kFirstBad,
+  kRetrospective
+};
 
 // What is in records' columns goes; what else a report says stays, with the shape of its blocks.
 void strip(v1::Report& report) {
@@ -38,6 +70,8 @@ void strip(v1::Report& report) {
 
 Batch::Batch()
     : records(columns_of("records")),
+      scores(columns_of("scores")),
+      non_finite(columns_of("non_finite")),
       reports(columns_of("reports")),
       scalers(columns_of("scalers")),
       inputs(columns_of("inputs")),
@@ -73,9 +107,10 @@ void Batch::add_report(const engine::ReportRow& row) {
   const std::uint64_t stream = stream_key(row.incarnation);
   parsed_.Clear();
   std::string rest;
+  std::uint32_t count = 0;
   // Without a payload it is what is left of one that was thinned, or damaged, which the store has said.
   if (!row.payload.empty() && parsed_.ParseFromString(row.payload)) {
-    add_records(row, parsed_);
+    count = add_records(row, parsed_);
     strip(parsed_);
     rest = parsed_.SerializeAsString();
     add_row(payloads, run_, row.pos, part.term, day, row.rank, stream, row.seq, row.segment, row.attempt, row.time_ms,
@@ -84,7 +119,7 @@ void Batch::add_report(const engine::ReportRow& row) {
     ++unreadable_;
   }
   add_row(reports, run_, row.segment, row.attempt, row.rank, stream, row.seq, part.term, row.pos, day, row.step, row.time_ms,
-          static_cast<std::uint8_t>(row.retrospective), row.loss, row.lr, row.grad_norm, rest);
+          static_cast<std::uint8_t>(row.retrospective), row.loss, row.lr, row.grad_norm, count, rest);
   if (row.retrospective) return;
   for (const auto& scaler : row.scalers) {
     add_row(scalers, run_, row.segment, scaler.scaler, row.attempt, row.rank, row.pos, day, row.step, row.time_ms,
@@ -93,13 +128,13 @@ void Batch::add_report(const engine::ReportRow& row) {
   }
 }
 
-void Batch::add_records(const engine::ReportRow& row, v1::Report& report) {
+std::uint32_t Batch::add_records(const engine::ReportRow& row, v1::Report& report) {
   std::size_t most = 0;
   for (const auto& block : report.blocks()) {
     const std::uint32_t count = history::records_of(block);
     if (count > 0) most = std::max(most, std::size_t{history::id_at(block, count - 1)} + 1);
   }
-  if (most == 0) return;
+  if (most == 0) return 0;
   const auto& tensors = tensors_(row.rank, row.incarnation, most);
   const std::uint64_t stream = stream_key(row.incarnation);
   const std::uint16_t day = day_of(row.time_ms);
@@ -137,11 +172,46 @@ void Batch::add_records(const engine::ReportRow& row, v1::Report& report) {
   rows_.push_back({run_, row.segment, row.attempt, row.rank, stream, row.seq, records.rows(), count});
   records.row_done(count);
   record_counts_[parts_.back().run_uid] += count;
+  return static_cast<std::uint32_t>(count);
+}
+
+void Batch::finish() {
+  if (rows_.empty()) return;
+  sort_records();
+  add_scores();
+  rows_.clear();
+}
+
+void Batch::add_scores() {
+  ScoreRows groups;
+  for (std::size_t i = 0; i < records.rows(); ++i) {
+    if (records[kRetrospective].at<std::uint8_t>(i) != 0) continue;
+    const auto whole = [&](RecordColumn column) { return records[column].at<std::uint64_t>(i); };
+    const auto small = [&](RecordColumn column) { return records[column].at<std::uint32_t>(i); };
+    history::Measured measured;
+    Record& record = measured.record;
+    record.numel = whole(kNumel);
+    record.nan = whole(kNan);
+    record.pos_inf = whole(kPosInf);
+    record.neg_inf = whole(kNegInf);
+    record.zero = whole(kZero);
+    record.subnormal = whole(kSubnormal);
+    record.min = records[kMin].at<float>(i);
+    record.max = records[kMax].at<float>(i);
+    record.sum_sq = records[kSumSq].at<double>(i);
+    measured.scale = records[kScale].at<double>(i);
+    measured.target = static_cast<DType>(records[kTarget].at<std::uint8_t>(i));
+    const auto day = records[kDay].at<std::uint16_t>(i);
+    groups.add(whole(kRun), small(kSegment), whole(kTensor), whole(kAttempt), day, measured);
+    if (record.non_finite() == 0) continue;
+    add_row(non_finite, whole(kRun), small(kSegment), whole(kAttempt), whole(kTensor), small(kRank), whole(kStream),
+            whole(kSeq), small(kId), day, std::uint64_t{record.non_finite()});
+  }
+  groups.take(scores);
 }
 
 // Reports are few and name much the same tensors: rows are dealt out to these, report by report.
 void Batch::sort_records() {
-  constexpr std::size_t kTensor = 2;  // column
   std::sort(rows_.begin(), rows_.end());
   std::vector<std::uint32_t> order;
   order.reserve(records.rows());
@@ -178,8 +248,7 @@ void Batch::sort_records() {
       }
     }
   }
-  if (!rows_.empty()) records.reorder(order);
-  rows_.clear();
+  records.reorder(order);
 }
 
 void Batch::add_input(const engine::InputRow& row) {
@@ -219,7 +288,7 @@ Block Batch::marks(const std::string& instance, std::int64_t now_ms) const {
 }
 
 void Batch::clear() {
-  for (Block* block : {&records, &reports, &scalers, &inputs, &payloads}) block->clear();
+  for (Block* block : {&records, &scores, &non_finite, &reports, &scalers, &inputs, &payloads}) block->clear();
   parts_.clear();
   streams_.clear();
   record_counts_.clear();

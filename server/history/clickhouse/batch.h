@@ -58,11 +58,14 @@ class Batch {
   // The rows of `batches` that say that all of it is there.
   [[nodiscard]] Block marks(const std::string& instance, std::int64_t now_ms) const;
   void end_run();  // forgets a run without entries
-  // Puts records into the order of their table, as ClickHouse would for much more. Before they are sent, once or again.
-  void sort_records();
+  // Puts records into the order of their table, as ClickHouse would for much more, and makes their scores. Before they are
+  // sent, once or again.
+  void finish();
   void clear();
 
   Block records;
+  Block scores;
+  Block non_finite;
   Block reports;
   Block scalers;
   Block inputs;
@@ -71,7 +74,10 @@ class Batch {
  private:
   void add_report(const engine::ReportRow& row);
   void add_input(const engine::InputRow& row);
-  void add_records(const engine::ReportRow& row, v1::Report& report);
+  // How many they are.
+  std::uint32_t add_records(const engine::ReportRow& row, v1::Report& report);
+  void sort_records();
+  void add_scores();
   // Where in `records` those of a report are, and what sorts them.
   struct Rows {
     std::uint64_t run = 0;

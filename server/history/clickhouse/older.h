@@ -23,6 +23,10 @@ class Older final : public history::OlderHistory {
                                             std::size_t limit) override;
   std::vector<history::StoredScaler> scaler(const history::OlderRange& range, std::uint32_t scaler, std::size_t limit) override;
   std::vector<std::uint32_t> scaler_numbers(const std::string& run_uid, std::uint32_t segment) override;
+  std::vector<history::Interval> unscored(const history::OlderRange& range) override;
+  std::vector<history::OlderScore> scores(const history::OlderRange& range, history::By::By by, const Tensors& tensors,
+                                          std::uint64_t first, std::uint64_t width) override;
+  [[nodiscard]] std::uint64_t key_of(const std::string& name, int role) const override;
   std::vector<engine::InputRow> inputs(const std::string& run_uid, std::uint64_t after_pos, std::size_t limit) override;
 
  private:

@@ -9,6 +9,7 @@
 
 #include "server/engine/ports/history_store.h"
 #include "server/history/clickhouse/native.h"
+#include "server/history/clickhouse/score_rows.h"
 
 namespace scalewatch::clickhouse {
 
@@ -41,8 +42,15 @@ const std::vector<Table>& all_tables() {
       {"reports",
        "run UInt64, segment UInt32, attempt UInt64, rank UInt32, stream UInt64, seq UInt64, term UInt64, pos UInt64, day Date, "
        "step Int64, time_ms Int64, retrospective UInt8, loss Nullable(Float64), lr Nullable(Float64), "
-       "grad_norm Nullable(Float64), rest String",
+       "grad_norm Nullable(Float64), records UInt32, rest String",
        "run, segment, attempt, rank, stream, seq", "term", "toYYYYMM(day)", "run"},
+      {"scores", "run UInt64, segment UInt32, stat UInt8, grp UInt64, tensor UInt64, target UInt8, day Date, score UInt64",
+       "run, segment, stat, grp, tensor, target", "score", "toYYYYMM(day)", "cityHash64(run, tensor)"},
+      {"non_finite",
+       "run UInt64, segment UInt32, attempt UInt64, tensor UInt64, rank UInt32, stream UInt64, seq UInt64, id UInt32, day "
+       "Date, "
+       "bad UInt64",
+       "run, segment, attempt, tensor, rank, stream, seq, id", "", "toYYYYMM(day)", "cityHash64(run, tensor)"},
       {"scalers",
        "run UInt64, segment UInt32, scaler UInt32, attempt UInt64, rank UInt32, pos UInt64, day Date, step Int64, "
        "time_ms Int64, scale_before Nullable(Float64), scale_after Nullable(Float64), growth_tracker Nullable(Int64), "
@@ -182,8 +190,11 @@ Abilities abilities(Connection& connection) {
 }
 
 const std::vector<Migration>& migrations() {
-  static const std::vector<Migration> kNone;
-  return kNone;
+  static const std::vector<Migration> kSteps = {
+      // New tables are made before; what is there from before them has no scores, and says so.
+      {2, {"ALTER TABLE {table:reports} ADD COLUMN records UInt32 DEFAULT " + std::to_string(kUnscored)}},
+  };
+  return kSteps;
 }
 
 void prepare_tables(Connection& connection, const Options& options, const std::vector<Migration>& steps,

@@ -12,7 +12,7 @@
 
 namespace scalewatch::clickhouse {
 
-inline constexpr std::uint32_t kSchemaVersion = 1;
+inline constexpr std::uint32_t kSchemaVersion = 2;
 
 struct Table {
   std::string name;

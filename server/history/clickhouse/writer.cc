@@ -58,7 +58,7 @@ void Writer::write(Batch& batch, std::int64_t now_ms) {
 // Halves of the records and all else side by side: ClickHouse packs and writes an insert on one core. The same batch always is
 // cut at the same place.
 void Writer::write_rows(Batch& batch) {
-  batch.sort_records();
+  batch.finish();
   const std::size_t rows = batch.records.rows();
   const std::size_t half = rows < kWorthHalving ? rows : rows / 2;
   const auto part = [&](Connection& connection, std::size_t first, std::size_t count) {
@@ -67,6 +67,8 @@ void Writer::write_rows(Batch& batch) {
   };
   auto first = part(beside_[0], 0, half);
   auto second = part(beside_[1], half, rows - half);
+  connection_.insert("scores", batch.scores);
+  connection_.insert("non_finite", batch.non_finite);
   connection_.insert("scalers", batch.scalers);
   connection_.insert("payloads", batch.payloads);
   connection_.insert("inputs", batch.inputs);

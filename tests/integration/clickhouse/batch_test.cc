@@ -65,13 +65,13 @@ TEST(Batches, RecordsComeInTheOrderOfTheirTable) {
   ASSERT_FALSE(std::is_sorted(expected.begin(), expected.end()));
   const auto by_key = [](const Row& a, const Row& b) { return a.key < b.key; };
   std::stable_sort(expected.begin(), expected.end(), by_key);
-  batch.sort_records();
+  batch.finish();
   EXPECT_TRUE(rows_of(batch.records) == expected);
-  batch.sort_records();  // as when it is sent again
+  batch.finish();  // as when it is sent again
   EXPECT_TRUE(rows_of(batch.records) == expected);
   batch.clear();
   fill(batch);
-  batch.sort_records();
+  batch.finish();
   EXPECT_TRUE(rows_of(batch.records) == expected) << "a batch that was cleared is as a new one";
 }
 

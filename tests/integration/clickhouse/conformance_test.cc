@@ -399,17 +399,57 @@ TEST_F(ClickHouseTest, TablesGoUpAndAnOlderServerRefusesNewerOnes) {
   // The database is made by the first server.
   prepare_tables(connection, options_);
   prepare_tables(connection, options_);
-  const std::vector<Migration> steps = {{2, {"ALTER TABLE {table:records} ADD COLUMN remark String"}}};
-  prepare_tables(connection, options_, steps, 2);
+  const std::uint32_t next = kSchemaVersion + 1;
+  const std::vector<Migration> steps = {{next, {"ALTER TABLE {table:records} ADD COLUMN remark String"}}};
+  prepare_tables(connection, options_, steps, next);
   EXPECT_THAT(connection.query("DESCRIBE TABLE records"), HasSubstr("remark"));
-  prepare_tables(connection, options_, steps, 2);
+  prepare_tables(connection, options_, steps, next);
   try {
     prepare_tables(connection, options_);
     FAIL() << "an older server took newer tables";
   } catch (const engine::StoreError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("schema version 2, made by a newer scalewatchd"));
+    EXPECT_THAT(error.what(), HasSubstr("schema version " + std::to_string(next) + ", made by a newer scalewatchd"));
     EXPECT_FALSE(error.retryable);
   }
+}
+
+// Half of a run is of a server before there were scores.
+TEST_F(ClickHouseTest, AnswersOverTablesOfVersionOneStayTheSame) {
+  const auto batches = history::one_rank(11, 300);
+  TempDir dir;
+  const auto store = history::SqliteStore::open(dir.path, by_hand());
+  for (const auto& batch : batches) store->commit(batch);
+  const std::string expected = answers(*store, nullptr);
+  constexpr std::uint64_t kHalf = 150;  // of its log
+  TempDir half_dir;
+  const auto half = history::SqliteStore::open(half_dir.path, by_hand());
+  for (auto batch : batches) {
+    std::erase_if(batch.reports, [](const auto& row) { return row.pos > kHalf; });
+    half->commit(batch);
+  }
+  feed(*half, {"u1"});
+  history::FeedState(*store).sent({{"u1", kHalf}}, {});
+  Connection connection(options_);
+  for (const char* statement :
+       {"DROP TABLE scores", "DROP TABLE non_finite", "ALTER TABLE reports DROP COLUMN records", "DROP TABLE schema_version",
+        "CREATE TABLE schema_version (version UInt32, made_ms Int64) ENGINE = ReplacingMergeTree() ORDER "
+        "BY version",
+        "INSERT INTO schema_version VALUES (1, 0)"}) {
+    connection.query(statement);
+  }
+  feed(*store, {"u1"}, 10'000);
+  EXPECT_EQ(query("SELECT max(version) FROM schema_version"), std::to_string(kSchemaVersion) + "\n");
+  EXPECT_NE(query("SELECT count() FROM scores"), "0\n");
+
+  TempDir there_dir;
+  const auto there = history::SqliteStore::open(there_dir.path, by_hand());
+  Shared shared(options_, clock_);
+  Older older(options_);
+  ASSERT_TRUE(history::import_run(shared, "u1", 2, *there));
+  there->write(history::WriteClass::kCommit, [](history::Connection& writer) {
+    writer.execute("DELETE FROM payloads; DELETE FROM reports; DELETE FROM scaler_rows; DELETE FROM inputs");
+  });
+  history::expect_same(expected, answers(*there, &older), "half of it without scores");
 }
 
 }  // namespace
