@@ -89,6 +89,20 @@ class Lifetime(Lab):
         self.assertEqual(done.stderr, "")
         self.assertEqual(self.attempts(), 18)
 
+    def test_a_fork_that_attaches(self):
+        """The client library can't be used on both sides of a fork: said, for the child is meant to be watched."""
+        done = self.script("""
+            child = os.fork()
+            if child == 0:
+                mine = scalewatch.attach(model, optimizer, scaler, run="child", server=watch.questions.server)
+                losses = fit(model, optimizer, scaler, 3)
+                os._exit(0 if len(losses) == 3 and not mine.close() else 1)
+            assert os.waitpid(child, 0)[1] == 0
+            """)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        self.assertIn("run child: it is not watched: ScalewatchError: a parent of this process opened a monitor before the fork", done.stderr)
+        self.assertEqual(self.attempts(), 10)
+
     def test_spawn(self):
         done = self.script("""
             import torch.multiprocessing
@@ -137,6 +151,7 @@ class Lifetime(Lab):
         self.assertEqual(len(said.records), 1)
         self.assertIn("buffer_bytes", said.output[0])
         self.assertEqual(watch.attempt, 0)
+        self.assertFalse(watch.close())
 
     def test_names_that_can_not_be(self):
         """A tensor that can't be declared is left out; the others are watched."""

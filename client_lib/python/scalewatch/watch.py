@@ -84,7 +84,7 @@ class Watch(Asked):
         self._lock = threading.RLock()  # held within Guard
         self._compute_dtype, self._framework, self._options = None, "", {}
         self._native: Optional[native.Native] = None
-        self._open = self.closed = self._gone = False
+        self._open = self.closed = self._gone = self._refused = False
         self._said: Set[str] = set()
         self._held: List[Callable[[], None]] = []
         self._step: Optional[int] = None
@@ -228,7 +228,8 @@ class Watch(Asked):
 
     def close(self, timeout: float = 5.0, reason: str = "finished") -> bool:
         """Ends the open attempt, sends what is buffered for at most timeout seconds, and undoes what attach did. reason: what the
-        goodbye tells, for display. True when everything is durable on the server. Again: does nothing and returns True."""
+        goodbye tells, for display. True when everything is durable on the server; False too when the run could not be watched. Again:
+        does nothing and returns True."""
         if self.closed:
             return True
         try:
@@ -242,7 +243,7 @@ class Watch(Asked):
         with self._lock:
             made, self._native, self._open = self._native, None, False
         if made is None or self._gone:
-            return True
+            return not self._refused
         try:
             made.close(int(timeout * 1000), reason)
             return True
@@ -292,10 +293,9 @@ class Watch(Asked):
                                              compute_dtype=native.DTYPES[self._compute_dtype], **self._options)
                 self._declare(self._native)
             except Exception as error:
-                if not self.strict:  # it would go wrong again at each attempt
-                    if getattr(error, "status", None) != native.FORKED:
-                        self._say(f"it is not watched: {type(error).__name__}: {error}")
-                    self._gone = True
+                if not self.strict or getattr(error, "status", None) == native.FORKED:  # it would go wrong again at each attempt
+                    self._say(f"it is not watched: {type(error).__name__}: {error}")
+                    self._gone = self._refused = True
                 raise
             held, self._held = self._held, []
             for call in held:
