@@ -5,6 +5,8 @@ loops, Accelerate, Lightning and Fabric modules, engines): 13 findings (11 sched
 without the scaler), 4 of them read in full and true, none seen to be false; 3 files could not be read at first, for a class named
 like its base. Later against all 4,107 files of 15 packages, 18 of them with scalers: silent; and against 13 training scripts from
 public repositories, read beside it: 7 findings, all true after one false one was mended (a step behind the loop that updates).
+And, by somebody who had not written them, against 8 more (the training parts of 7 of them kept): none false, one true of three missed
+is found now; of the other two, checkpoints whose scaler is made or used in another file, nothing is said by design.
 """
 
 import pathlib

@@ -33,6 +33,12 @@ def decided(test: ast.expr) -> Tuple[str, bool]:
 
 
 def _asks_for_amp(test: ast.expr) -> bool:
+    if isinstance(test, ast.BoolOp):  # `args.amp and scaler`: one question, asked twice
+        return all(map(_asks_for_amp, test.values))
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.IsNot) and path_of(test.comparators[0]) is None:
+        return isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value is None and _asks_for_amp(test.left)
+    if isinstance(test, ast.Subscript) and isinstance(test.slice, ast.Constant) and isinstance(test.slice.value, str):
+        return bool(_AMP_WORDS & tokens(test.slice.value))  # config["training"]["use_amp"]
     if isinstance(test, ast.Call):
         test = test.func
     path = path_of(test)

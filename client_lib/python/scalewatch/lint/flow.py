@@ -341,13 +341,25 @@ class _Builder:
             return name not in ("print", "isinstance", "hasattr", "getattr", "bool")
         if script.is_scaler(name):
             return True  # a scaler that is called, like timm's: it does everything itself
-        if any(script.is_scaler(p) for v in values if isinstance(v, (ast.List, ast.Tuple, ast.Dict)) for p in map(path_of, ast.walk(v))):
+        if any(script.is_scaler(path_of(held)) for value in values for held in _held(value)):
             return True
         head, _, last = name.rpartition(".")
         if head == "self" and script.has_foreign_base(script.class_of(context.function)):
             return bool(tokens(last) & {"unscale", "clip", "step", "optim", "optimize", "amp", "scaler", "backward", "grad",
                                         "grads", "gradients", "gradient", "update"})
         return bool(tokens(last) & {"unscale", "scaler"})
+
+
+def _held(value: ast.expr) -> Iterator[ast.expr]:
+    """What lists, tuples and dicts written down hold: {"scaler": scaler} hands the scaler over, scaler.state_dict() does not."""
+    if isinstance(value, ast.Dict):
+        for one in value.values:
+            yield from _held(one)
+    elif isinstance(value, (ast.List, ast.Tuple)):
+        for one in value.elts:
+            yield from _held(one)
+    else:
+        yield value
 
 
 def _only_measures(clip: ast.Call) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import Dict, Iterator, List, Optional, Set, Tuple, Union
+from typing import Dict, Iterable, Iterator, List, Optional, Set, Tuple, Union
 
 from .names import SCALER_CLASSES, Autocast, Names, calls_in, path_of, tokens
 from .origins import Origins
@@ -38,7 +38,10 @@ class Script:
                 self.parents[child] = node
         for node in self.nodes:
             self._note(node)
-        self.words = {word for name in self._identifiers() for word in tokens(name)}
+        self.words = {word for name in self._identifiers(self.nodes) for word in tokens(name)}
+        # A GradScaler that is imported may be one that was forgotten.
+        used = (node for node in self.nodes if not (isinstance(node, ast.alias) and node.name == "GradScaler" and not node.asname))
+        self.words_in_use = {word for name in self._identifiers(used) for word in tokens(name)}
         self.origins = Origins(self)
         self.annotations: Dict[str, List[ast.expr]] = {}
         for node in self.nodes:
@@ -48,9 +51,10 @@ class Script:
         self.scalers: Set[str] = set(self.made_scalers) | self._used_scalers()
         self.optimizers: Set[str] = self._optimizers()
 
-    def _identifiers(self) -> Iterator[str]:
+    @staticmethod
+    def _identifiers(nodes: Iterable[ast.AST]) -> Iterator[str]:
         """Every name that the code uses; comments and texts say nothing."""
-        for node in self.nodes:
+        for node in nodes:
             for field in ("id", "attr", "arg", "name", "asname", "module"):
                 value = getattr(node, field, None)
                 if isinstance(value, str):

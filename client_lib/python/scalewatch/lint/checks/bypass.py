@@ -23,8 +23,8 @@ def run(analysis: Analysis) -> Iterator[Finding]:
             continue
         optimizer = event.owner
         yield analysis.finding(
-            STEP, event.node, "The loss was scaled, so these gradients are too large by the scale, and an overflow is applied to "
-            f"the weights instead of skipped. {scaler}.step() unscales and skips.", f"{scaler}.step({optimizer})\n{scaler}.update()")
+            STEP, event.node, "The loss was scaled, so without unscale_() these gradients are too large by the scale, and an overflow is "
+            f"applied to the weights instead of skipped. {scaler}.step() unscales (once) and skips.", f"{scaler}.step({optimizer})\n{scaler}.update()")
     for event, scaler in analysis.always(_second_step):
         if script.is_inert(scaler) or _wraps(analysis, event.target):
             continue
@@ -58,7 +58,9 @@ def _unscaled_step(path: Path) -> Iterator[Verdict]:
         if event.kind != "optimizer_step":
             continue
         for before in reversed(path[:number]):
-            if before.kind == "scaled_backward":
+            # After unscale_() the size is right, and what overflowed is applied all the same: unless a condition asks.
+            if before.kind == "scaled_backward" or (before.kind == "unscale" and before.target == event.target
+                                                    and before.guards == event.guards):
                 yield event, True, before.scaler
                 break
             if before.kind in ("unscale", "step", "update", "unknown", "get_scale", "backward", "optimizer_step"):

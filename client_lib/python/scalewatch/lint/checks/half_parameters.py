@@ -40,9 +40,18 @@ def run(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _trained(analysis: Analysis) -> Set[str]:
-    """The models whose ``.parameters()`` an optimizer is given."""
+    """The models whose ``.parameters()`` an optimizer is given, or the clipping of gradients; or that are told to ``.train()``."""
     script = analysis.script
     found = set()
+    for call in script.nodes:
+        if not isinstance(call, ast.Call):
+            continue
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "train" and not call.args and not call.keywords:
+            found.add(path_of(call.func.value) or "")
+        name = path_of(call.func) or ""
+        given = call.args[0] if call.args and "clip_grad" in name else None
+        if isinstance(given, ast.Call) and isinstance(given.func, ast.Attribute) and given.func.attr == "parameters":
+            found.add(path_of(given.func.value) or "")
     for path in script.optimizers:
         for value in script.values.get(path, ()):
             for node in ast.walk(value):

@@ -19,7 +19,7 @@ RULES = (MISSING,)
 
 def run(analysis: Analysis) -> Iterator[Finding]:
     script = analysis.script
-    words = script.words
+    words = script.words_in_use
     if words & {"scaler", "scalers", "gradscaler", "scaling", "unscale", "rescale"}:
         return
     if script.names.imports(*FRAMEWORKS) or "set_autocast_gpu_dtype" in script.source.text or "loss_scale" in script.source.text:
