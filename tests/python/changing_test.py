@@ -343,6 +343,20 @@ class Changing(Lab):
                 for attempt, absmax in told.items():
                     self.assertAlmostEqual(absmax, largest[attempt - 1], delta=1e-5)
 
+    def test_gradients_of_another_type_in_the_same_place(self):
+        model = torch.nn.Linear(1, 4096, bias=False)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        watch = self.attach(model, optimizer)
+        memory = torch.ones(4096)
+        model.weight.grad = memory
+        optimizer.step()
+        model.half()
+        model.weight.grad = memory.view(torch.float16)[:4096]
+        optimizer.step()
+        self.findings(watch)
+        self.assertEqual([p.first_attempt for p in watch.history("weight", role="gradient")], [1])
+        self.assertIn("weight: a tensor of torch.float16", watch.not_observable[0])
+
     def test_functional_transforms(self):
         """Tensors of torch.func have no memory of their own."""
         model = torch.nn.Sequential(torch.nn.Linear(64, 16), torch.nn.ReLU(), torch.nn.Linear(16, 10))

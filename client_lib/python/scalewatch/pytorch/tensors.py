@@ -39,6 +39,7 @@ def scalar(tensor: Any) -> Optional[float]:
 _data_ptr, _numel, _is_contiguous, _device_index = (torch.Tensor.data_ptr, torch.Tensor.numel, torch.Tensor.is_contiguous,
                                                     torch.Tensor.get_device)
 _dtype = operator.attrgetter("dtype")
+_FEW = 16
 
 
 def _storage(tensor: Any) -> int:
@@ -153,8 +154,8 @@ class Batch:
         except (RuntimeError, NotImplementedError):  # a sparse one among them
             now = []
         before, packed = self._last.get(device, (None, None))
-        # The same addresses may be of other tensors by now; whether each is straight has not changed then.
-        if packed is None or now != before or not now or not self._alike(tensors, now, numels, dtypes):
+        # Where all lie as they lay, a few tell whether their type has changed (model.half() of a small model).
+        if packed is None or now != before or not now or not self._alike(tensors[:_FEW], now[:_FEW], numels[:_FEW], dtypes[:_FEW]):
             if now and self._only_moved(device, tensors, now, numels, dtypes):
                 packed = array.array("Q", now)
             else:

@@ -204,7 +204,7 @@ class TorchWatch(Watch):
                     self._losses.add(loss, mean=True)
 
     def _say_unseen(self, limit: int) -> None:
-        if self._forwards >= limit:
+        if self._forwards >= limit and self._optimizers:
             self._say(f"in {self._forwards} forward passes no step of its optimizers was seen: others may be stepped, or by another method "
                       "than step(), or within torch.compile")
             self._forwards = -1
