@@ -347,11 +347,11 @@ class Changing(Lab):
         model = torch.nn.Linear(1, 4096, bias=False)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
         watch = self.attach(model, optimizer)
-        memory = torch.ones(4096)
-        model.weight.grad = memory
+        memory = torch.ones(4096, 1)
+        model.weight.grad = memory.detach()
         optimizer.step()
         model.half()
-        model.weight.grad = memory.view(torch.float16)[:4096]
+        model.weight.grad = memory.view(-1).view(torch.float16)[:4096, None]
         optimizer.step()
         self.findings(watch)
         self.assertEqual([p.first_attempt for p in watch.history("weight", role="gradient")], [1])
