@@ -91,8 +91,8 @@ class Policy {
   Policy(const Policy&) = default;
   Policy& operator=(const Policy&) = default;
 
-  // What `before` becomes; `before.ended` is false.
-  [[nodiscard]] virtual PolicyState next(PolicyState before, bool found_inf) const = 0;
+  // What the state becomes; it has not ended.
+  virtual void next(PolicyState& state, bool found_inf) const = 0;
   // Does it keep a hysteresis in PolicyState::hysteresis?
   [[nodiscard]] virtual bool has_hysteresis() const { return false; }
   // Why it raises, where it may.

@@ -213,8 +213,8 @@ std::optional<std::map<TensorKey, PoisonedTensor>> RunFold::poisoned_after(const
 }
 
 void RunFold::add_detail(const AttemptDigest& digest) {
-  if (const auto at = pending_.find(digest.attempt); at != pending_.end()) {
-    at->second.join_detail(digest);
+  if (JoinedAttempt* const waiting = pending_.find(digest.attempt)) {
+    waiting->join_detail(digest);
     return;
   }
   const auto at = std::find_if(recent_.begin(), recent_.end(),

@@ -12,6 +12,7 @@
 #include "server/domain/rules/rule.h"
 #include "server/domain/scaler_track.h"
 #include "server/domain/sink.h"
+#include "server/domain/waiting_attempts.h"
 
 namespace scalewatch::domain {
 
@@ -104,7 +105,6 @@ class RunFold {
 
   // report: of that rank; null when it came too late to be joined.
   void step(const ScalerReport& scaler, Rank rank, Attempt attempt, std::int64_t number, const RankReport* report);
-  JoinedAttempt& open_attempt(Attempt attempt);
   void close(JoinedAttempt& joined);
   void take_latest(const JoinedAttempt& joined);
   // -Inf in an activation is no mask where a rank that measured it found none, and no applied attempt had it: told at the
@@ -128,8 +128,7 @@ class RunFold {
   std::vector<std::unique_ptr<Rule>> rules_ = make_rules();
   Looking looking_ = who_looks();
   bool had_tensor_faults_ = true;  // some rank had at the attempt that was closed last, or nobody knows
-  std::map<Attempt, JoinedAttempt> pending_;
-  std::map<Attempt, JoinedAttempt>::node_type spare_;  // of one that is closed: most attempts need no memory of their own
+  WaitingAttempts pending_;
   std::deque<RecentAttempt> recent_;
   bool end_told_ = false;  // rules saw the end of the run, and nobody came back since
 };

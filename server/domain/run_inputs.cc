@@ -130,12 +130,8 @@ void RunFold::on(const AttemptDigest& input) {
 
   JoinedAttempt* joined = nullptr;
   if (input.attempt > run_.closed) {
-    const auto at = pending_.find(input.attempt);
-    if (at != pending_.end()) {
-      joined = &at->second;
-    } else if (pending_.size() < kMaxPending) {
-      joined = &open_attempt(input.attempt);
-    }
+    joined = pending_.find(input.attempt);
+    if (joined == nullptr && pending_.size() < kMaxPending) joined = &pending_.add(input.attempt);
   }
   Few<ScalerReport> late;
   Few<ScalerReport>* told = &late;
@@ -157,25 +153,12 @@ void RunFold::on(const AttemptDigest& input) {
   }
 }
 
-JoinedAttempt& RunFold::open_attempt(Attempt attempt) {
-  if (spare_.empty()) {
-    pending_[attempt];
-  } else {
-    spare_.key() = attempt;
-    spare_.mapped().clear();
-    pending_.insert(std::move(spare_));
-  }
-  JoinedAttempt& joined = pending_.find(attempt)->second;
-  joined.attempt = attempt;
-  return joined;
-}
-
 void RunFold::on(const AttemptClosed& input) {
-  while (!pending_.empty() && pending_.begin()->first <= input.attempt) {
-    spare_ = pending_.extract(pending_.begin());
-    JoinedAttempt& joined = spare_.mapped();
-    if (joined.attempt == input.attempt) joined.missing = input.missing;
+  while (!pending_.empty() && pending_.first().attempt <= input.attempt) {
+    JoinedAttempt& joined = pending_.first();
+    if (joined.attempt == input.attempt && !input.missing.empty()) joined.missing = input.missing;
     close(joined);
+    pending_.drop_first();
   }
   run_.closed = std::max(run_.closed, input.attempt);
 }

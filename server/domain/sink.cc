@@ -9,9 +9,9 @@
 namespace scalewatch::domain {
 namespace {
 
-bool same_blame(const std::optional<Blame>& a, const std::optional<Blame>& b) {
-  if (!a || !b) return a.has_value() == b.has_value();
-  return std::tie(a->tensor, a->role, a->where, a->rank_of_origin) == std::tie(b->tensor, b->role, b->where, b->rank_of_origin);
+bool same_blame(const std::optional<Blame>& a, const Blame& b) {
+  return a &&
+         std::tie(a->tensor, a->role, a->where, a->rank_of_origin) == std::tie(b.tensor, b.role, b.where, b.rank_of_origin);
 }
 
 // A subject takes part in the id, where '/' separates.
@@ -47,8 +47,10 @@ bool Sink::is_off(std::string_view rule) const {
 
 void Sink::raise(Draft draft) {
   if (is_off(draft.rule)) return;
-  if (draft.blames_skips && !draft.blame) {
-    if (const PastBlame* usual = run_.usual_blame(draft.attempt)) draft.blame = usual->blame;
+  // Copied into the finding's own memory, for it is raised at every attempt.
+  const Blame* blame = draft.blame ? &*draft.blame : nullptr;
+  if (draft.blames_skips && blame == nullptr) {
+    if (const PastBlame* usual = run_.usual_blame(draft.attempt)) blame = &usual->blame;
   }
   const auto found = open_.find(View(draft.rule, draft.subject));
   if (found == open_.end()) {
@@ -69,7 +71,7 @@ void Sink::raise(Draft draft) {
     finding.ranks = std::move(draft.ranks);
     finding.summary = std::move(draft.summary);
     finding.evidence = std::move(draft.evidence);
-    finding.blame = std::move(draft.blame);
+    if (blame != nullptr) finding.blame = *blame;
     finding.first_time = finding.last_time = now_;
     if (draft.words) draft.words.say(finding);
     finding.advice = advise(finding, run_);
@@ -81,7 +83,7 @@ void Sink::raise(Draft draft) {
   Entry& entry = found->second;
   Finding& finding = entry.finding;
   const bool escalated = draft.severity > finding.severity;
-  const bool blame_changed = draft.blame && !same_blame(finding.blame, draft.blame);
+  const bool blame_changed = blame != nullptr && !same_blame(finding.blame, *blame);
   const bool ranks_changed = finding.ranks != draft.ranks;
   finding.severity = std::max(finding.severity, draft.severity);
   if (draft.attempt >= finding.last_attempt) {
@@ -94,7 +96,7 @@ void Sink::raise(Draft draft) {
     finding.summary = std::move(draft.summary);
     finding.evidence = std::move(draft.evidence);
   }
-  if (draft.blame) finding.blame = std::move(draft.blame);
+  if (blame != nullptr) finding.blame = *blame;
   finding.last_time = now_;
   entry.advice_is_old = true;
   const bool due = finding.last_attempt >= entry.told + thresholds_.update_every;

@@ -27,9 +27,11 @@ void Gate::begin(std::uint32_t file) {
 
 void Gate::give(const Reading& reading) {
   ++readings_;
-  auto count = std::find_if(counts_.begin(), counts_.end(), [&](const Count& c) {
-    return c.format.name.data() == reading.format.data() || c.format.name == reading.format;
-  });
+  auto count = std::find_if(counts_.begin(), counts_.end(),
+                            [&](const Count& c) { return c.format.name.data() == reading.format.data(); });
+  if (count == counts_.end()) {
+    count = std::find_if(counts_.begin(), counts_.end(), [&](const Count& c) { return c.format.name == reading.format; });
+  }
   if (count == counts_.end()) count = counts_.insert(counts_.end(), Count{{reading.format, 0}, 0});
   ++count->format.readings;
   if (reading.kind == Reading::Kind::kProgress) ++count->progress;

@@ -74,7 +74,7 @@ void WordScan::fill_slots() {
   throw std::logic_error("too many words to look for");
 }
 
-void WordScan::compare(const Slot& slot, std::string_view text, std::size_t at, std::vector<Hit>& hits) const {
+inline void WordScan::compare(const Slot& slot, std::string_view text, std::size_t at, std::vector<Hit>& hits) const {
   const char* const here = text.data() + at;
   const std::size_t left = text.size() - at;
   const auto head = static_cast<std::uint32_t>(lower(four_of(here)));

@@ -52,7 +52,8 @@ class WordScan {
   std::size_t slot_of(std::uint32_t head) const { return (head * factor_) >> (32 - kSlotBits); }
   // Gives each head a slot of its own.
   void fill_slots();
-  void compare(const Slot& slot, std::string_view text, std::size_t at, std::vector<Hit>& hits) const;
+  // Within find(), which is all that calls it: its own frame would cost as much as it does.
+  [[gnu::always_inline]] void compare(const Slot& slot, std::string_view text, std::size_t at, std::vector<Hit>& hits) const;
 
   Heads heads_;
   std::vector<Word> words_;

@@ -19,7 +19,7 @@ class ApexAmpPolicy : public Policy {
   [[nodiscard]] std::optional<double> ceiling() const override { return ceiling_; }
 
  protected:
-  [[nodiscard]] PolicyState next(PolicyState state, bool found_inf) const override {
+  void next(PolicyState& state, bool found_inf) const override {
     if (found_inf) {
       state.scale = std::max(state.scale / 2, floor_.value_or(0));
       state.clean = 0;
@@ -27,7 +27,6 @@ class ApexAmpPolicy : public Policy {
       state.scale = std::min(state.scale * 2, ceiling_);
       state.clean = 0;
     }
-    return state;
   }
 
  private:

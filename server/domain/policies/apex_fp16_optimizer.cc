@@ -21,14 +21,13 @@ class ApexFp16OptimizerPolicy : public Policy {
 
  protected:
   // `clean` counts from the last overflow and goes on through growths.
-  [[nodiscard]] PolicyState next(PolicyState state, bool found_inf) const override {
+  void next(PolicyState& state, bool found_inf) const override {
     if (found_inf) {
       state.scale = std::max(state.scale / factor_, 1.0);
       state.clean = 0;
     } else if (++state.clean % window_ == 0) {
       state.scale *= factor_;
     }
-    return state;
   }
 
  private:

@@ -30,7 +30,7 @@ class ColossalAiPolicy : public Policy {
 
  protected:
   // The class counts overflows up to the hysteresis; here what is left of it counts down. Only growth refills it.
-  [[nodiscard]] PolicyState next(PolicyState state, bool found_inf) const override {
+  void next(PolicyState& state, bool found_inf) const override {
     if (found_inf) {
       state.clean = 0;
       if (state.hysteresis > std::numeric_limits<std::int32_t>::min()) --state.hysteresis;
@@ -44,7 +44,6 @@ class ColossalAiPolicy : public Policy {
       state.scale = times_fp32(state.scale, growth_);
       if (ceiling_) state.scale = std::min(state.scale, *ceiling_);
     }
-    return state;
   }
   [[nodiscard]] bool has_hysteresis() const override { return true; }
 

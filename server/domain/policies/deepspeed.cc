@@ -29,12 +29,12 @@ class DeepSpeedPolicy : public Policy {
  protected:
   // `clean` counts from the last overflow and goes on through growths; the first growth takes one clean attempt more than the
   // window.
-  [[nodiscard]] PolicyState next(PolicyState state, bool found_inf) const override {
+  void next(PolicyState& state, bool found_inf) const override {
     if (found_inf) {
       const bool falls = state.hysteresis <= 1;
       if (falls && raises_ && state.scale == floor_) {
         state.ended = true;
-        return state;
+        return;
       }
       if (falls) {
         state.scale = std::max(state.scale / factor_, floor_);
@@ -42,13 +42,12 @@ class DeepSpeedPolicy : public Policy {
         --state.hysteresis;
       }
       state.clean = 0;
-      return state;
+      return;
     }
     const std::int64_t stable = state.clean++;
     const bool grows = stable > 0 && stable % window_ == 0;
     if (consecutive_ || grows) state.hysteresis = hysteresis_;
     if (grows) state.scale *= factor_;
-    return state;
   }
   [[nodiscard]] bool has_hysteresis() const override { return true; }
   [[nodiscard]] std::string fatal_words() const override {

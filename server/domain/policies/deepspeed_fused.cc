@@ -22,15 +22,14 @@ class DeepSpeedFusedPolicy : public Policy {
 
  protected:
   // The first growth after an overflow, and after the start, takes one clean attempt more than the window.
-  [[nodiscard]] PolicyState next(PolicyState state, bool found_inf) const override {
+  void next(PolicyState& state, bool found_inf) const override {
     if (found_inf) {
       state.scale = std::max(state.scale / factor_, floor_);
       state.clean = 0;
-      return state;
+      return;
     }
     const std::int64_t stable = state.clean++;
     if (stable > 0 && stable % window_ == 0) state.scale *= factor_;
-    return state;
   }
 
  private:

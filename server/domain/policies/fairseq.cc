@@ -28,7 +28,7 @@ class FairseqPolicy : public Policy {
 
  protected:
   // `clean` counts from the last overflow and goes on through growths.
-  [[nodiscard]] PolicyState next(PolicyState state, bool found_inf) const override {
+  void next(PolicyState& state, bool found_inf) const override {
     ++state.attempts;
     if (found_inf) {
       const double before = state.scale;
@@ -47,7 +47,6 @@ class FairseqPolicy : public Policy {
       state.scale *= factor_;
       state.attempts = 0;  // the overflows count on
     }
-    return state;
   }
   [[nodiscard]] std::string fatal_words() const override {
     return fmt::format("Minimum loss scale reached ({}). Your loss is probably exploding.", min_);

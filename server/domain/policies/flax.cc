@@ -29,7 +29,7 @@ class FlaxPolicy : public Policy {
 
  protected:
   // It looks at its counter before it counts: a growth takes one clean attempt more than the interval, every time.
-  [[nodiscard]] PolicyState next(PolicyState state, bool found_inf) const override {
+  void next(PolicyState& state, bool found_inf) const override {
     if (found_inf) {
       state.scale = times_fp32(state.scale, backoff_);
       if (floor_) state.scale = std::max(state.scale, *floor_);
@@ -40,7 +40,6 @@ class FlaxPolicy : public Policy {
     } else {
       ++state.clean;
     }
-    return state;
   }
 
  private:

@@ -24,7 +24,7 @@ class JmpPolicy : public Policy {
   [[nodiscard]] std::optional<double> ceiling() const override { return ceiling_; }
 
  protected:
-  [[nodiscard]] PolicyState next(PolicyState state, bool found_inf) const override {
+  void next(PolicyState& state, bool found_inf) const override {
     if (found_inf) {
       const float lowered = static_cast<float>(state.scale) / static_cast<float>(factor_);
       state.scale = std::max(static_cast<double>(lowered), floor_);
@@ -34,7 +34,6 @@ class JmpPolicy : public Policy {
       if (grown <= ceiling_) state.scale = grown;
       state.clean = 0;
     }
-    return state;
   }
 
  private:

@@ -19,7 +19,7 @@ class Keras2Policy : public Policy {
   [[nodiscard]] std::optional<double> ceiling() const override { return std::numeric_limits<float>::max(); }
 
  protected:
-  [[nodiscard]] PolicyState next(PolicyState state, bool found_inf) const override {
+  void next(PolicyState& state, bool found_inf) const override {
     if (found_inf) {
       state.scale = std::max(times_fp32(state.scale, 0.5), 1.0);
       state.clean = 0;
@@ -28,7 +28,6 @@ class Keras2Policy : public Policy {
       if (std::isfinite(grown)) state.scale = grown;
       state.clean = 0;
     }
-    return state;
   }
 
  private:

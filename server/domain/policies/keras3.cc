@@ -14,7 +14,7 @@ class Keras3Policy : public Policy {
 
  protected:
   // Nothing keeps the scale from 0 or from Inf.
-  [[nodiscard]] PolicyState next(PolicyState state, bool found_inf) const override {
+  void next(PolicyState& state, bool found_inf) const override {
     if (found_inf) {
       state.scale = times_fp32(state.scale, 0.5);
       state.clean = 0;
@@ -22,7 +22,6 @@ class Keras3Policy : public Policy {
       state.scale = times_fp32(state.scale, 2);
       state.clean = 0;
     }
-    return state;
   }
 
  private:

@@ -28,7 +28,7 @@ class MegatronPolicy : public Policy {
 
  protected:
   // Only growth refills the hysteresis, so overflows need not be consecutive; it falls below zero as they go on.
-  [[nodiscard]] PolicyState next(PolicyState state, bool found_inf) const override {
+  void next(PolicyState& state, bool found_inf) const override {
     if (found_inf) {
       state.clean = 0;
       if (state.hysteresis > std::numeric_limits<std::int32_t>::min()) --state.hysteresis;
@@ -38,7 +38,6 @@ class MegatronPolicy : public Policy {
       state.hysteresis = hysteresis_;
       state.scale = times_fp32(state.scale, growth_);
     }
-    return state;
   }
   [[nodiscard]] bool has_hysteresis() const override { return true; }
 

@@ -22,16 +22,15 @@ class MindSporePolicy : public Policy {
 
  protected:
   // `clean` counts from the last overflow and goes on through growths.
-  [[nodiscard]] PolicyState next(PolicyState state, bool found_inf) const override {
+  void next(PolicyState& state, bool found_inf) const override {
     if (found_inf) {
       state.scale = std::max(state.scale * (1 / factor_), 1.0);
       state.clean = 0;
       state.ended = ++state.overflows > kMostOverflows;
-      return state;
+      return;
     }
     if (++state.clean % window_ == 0) state.scale *= factor_;
     state.overflows = 0;
-    return state;
   }
   [[nodiscard]] std::string fatal_words() const override {
     return "Dynamic loss scale Continuous overflow " + std::to_string(kMostOverflows + 1) + " times";

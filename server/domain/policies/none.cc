@@ -11,7 +11,7 @@ class NoPolicy : public Policy {
   [[nodiscard]] bool guards() const override { return false; }
 
  protected:
-  [[nodiscard]] PolicyState next(PolicyState before, bool /*found_inf*/) const override { return before; }
+  void next(PolicyState& /*state*/, bool /*found_inf*/) const override {}
 };
 
 }  // namespace

@@ -13,10 +13,7 @@ class OptaxPolicy : public Policy {
   [[nodiscard]] bool skips() const override { return state().overflows < most_; }
 
  protected:
-  [[nodiscard]] PolicyState next(PolicyState state, bool found_inf) const override {
-    state.overflows = found_inf ? state.overflows + 1 : 0;
-    return state;
-  }
+  void next(PolicyState& state, bool found_inf) const override { state.overflows = found_inf ? state.overflows + 1 : 0; }
 
  private:
   std::int64_t most_;

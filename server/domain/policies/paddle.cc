@@ -29,7 +29,7 @@ class PaddlePolicy : public Policy {
 
  protected:
   // Overflows must be consecutive: a clean attempt refills the hysteresis, and so does a backoff.
-  [[nodiscard]] PolicyState next(PolicyState state, bool found_inf) const override {
+  void next(PolicyState& state, bool found_inf) const override {
     if (found_inf) {
       state.clean = 0;
       if (--state.hysteresis <= 0) {
@@ -37,7 +37,7 @@ class PaddlePolicy : public Policy {
         if (kernel_) state.scale = std::max(state.scale, 1.0);
         state.hysteresis = hysteresis_;
       }
-      return state;
+      return;
     }
     state.hysteresis = hysteresis_;
     if (++state.clean == interval_) {
@@ -45,7 +45,6 @@ class PaddlePolicy : public Policy {
       if (!kernel_ || std::isfinite(grown)) state.scale = grown;
       state.clean = 0;
     }
-    return state;
   }
   [[nodiscard]] bool has_hysteresis() const override { return true; }
 

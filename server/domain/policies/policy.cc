@@ -5,11 +5,13 @@
 namespace scalewatch::domain {
 
 PolicyState Policy::peek(bool found_inf) const {
-  return state_.ended ? state_ : next(state_, found_inf);
+  PolicyState after = state_;
+  if (!after.ended) next(after, found_inf);
+  return after;
 }
 
 double Policy::update(bool found_inf) {
-  state_ = peek(found_inf);
+  if (!state_.ended) next(state_, found_inf);
   return state_.scale;
 }
 

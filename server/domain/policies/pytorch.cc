@@ -21,7 +21,7 @@ class PyTorchPolicy : public Policy {
 
  protected:
   // The scale is a float tensor and the factors are doubles: each product is rounded to float once.
-  [[nodiscard]] PolicyState next(PolicyState state, bool found_inf) const override {
+  void next(PolicyState& state, bool found_inf) const override {
     if (found_inf) {
       state.scale = static_cast<float>(state.scale * backoff_);
       state.clean = 0;
@@ -30,7 +30,6 @@ class PyTorchPolicy : public Policy {
       if (std::isfinite(grown)) state.scale = grown;
       state.clean = 0;
     }
-    return state;
   }
 
  private:

@@ -12,7 +12,7 @@ class StaticPolicy : public Policy {
   [[nodiscard]] std::optional<double> ceiling() const override { return scale(); }
 
  protected:
-  [[nodiscard]] PolicyState next(PolicyState before, bool /*found_inf*/) const override { return before; }
+  void next(PolicyState& /*state*/, bool /*found_inf*/) const override {}
 };
 
 }  // namespace

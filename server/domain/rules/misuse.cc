@@ -128,7 +128,7 @@ class Misuse : public PersistedRule<Misuse> {
       losses_.clear();
       return;
     }
-    if (norms_.size() == 0 || std::abs(norm - norms_.values().back()) > t.clipped_spread * norm) {
+    if (norms_.size() == 0 || std::abs(norm - norms_.newest()) > t.clipped_spread * norm) {
       norms_since_ = attempt.attempt();
       norms_since_step_ = attempt.step();
     }

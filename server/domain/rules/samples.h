@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
 #include <utility>
 #include <vector>
 
@@ -16,23 +15,33 @@ class Samples {
     if (std::isnan(value) || limit == 0) return;
     // Order is kept where it is cheap, and for those who look at every sample. Who looks now and then has it made anew.
     const bool keep = std::exchange(looked_, false) || (in_order_ && limit <= kFew);
-    in_order_ = keep && values_.size() <= limit;
-    if (in_order_) insert(value, values_.size() == limit ? &values_.front() : nullptr);
-    values_.push_back(value);
-    while (values_.size() > limit) values_.pop_front();
+    in_order_ = keep && ring_.size() <= limit;
+    if (ring_.size() != limit) resize(limit);
+    const bool full = ring_.size() == limit;
+    if (in_order_) insert(value, full ? &ring_[oldest_] : nullptr);
+    if (!full) {
+      ring_.push_back(value);
+      return;
+    }
+    ring_[oldest_] = value;
+    if (++oldest_ == limit) oldest_ = 0;
   }
   void clear() {
-    values_.clear();
+    ring_.clear();
+    oldest_ = 0;
     sorted_.clear();
     in_order_ = true;
   }
-  [[nodiscard]] std::size_t size() const { return values_.size(); }
-  [[nodiscard]] const std::deque<double>& values() const { return values_; }
+  [[nodiscard]] std::size_t size() const { return ring_.size(); }
+  // All of them, in any order.
+  [[nodiscard]] const std::vector<double>& values() const { return ring_; }
+  // Only with size() > 0.
+  [[nodiscard]] double newest() const { return oldest_ > 0 ? ring_[oldest_ - 1] : ring_.back(); }
   // The upper one of two middle values; 0 without samples.
-  [[nodiscard]] double median() const { return values_.empty() ? 0 : sorted()[values_.size() / 2]; }
+  [[nodiscard]] double median() const { return ring_.empty() ? 0 : sorted()[ring_.size() / 2]; }
   // Median distance from `center`.
   [[nodiscard]] double mad(double center) const {
-    if (values_.empty()) return 0;
+    if (ring_.empty()) return 0;
     const std::vector<double>& all = sorted();
     // Both sides of the center are sorted by distance already: how many of the nearest lie left of it is searched by halves.
     const std::size_t on_left = below(center);
@@ -54,15 +63,25 @@ class Samples {
   }
   template <class A>
   void persist(A& a) {
-    a(values_);
+    straighten();
+    a(ring_);
     if constexpr (A::kLoading) in_order_ = looked_ = false;
   }
 
  private:
+  void straighten() {
+    std::rotate(ring_.begin(), ring_.begin() + static_cast<std::ptrdiff_t>(oldest_), ring_.end());
+    oldest_ = 0;
+  }
+  // Before it grows, or has more than it may.
+  void resize(std::size_t limit) {
+    straighten();
+    if (ring_.size() > limit) ring_.erase(ring_.begin(), ring_.end() - static_cast<std::ptrdiff_t>(limit));
+  }
   [[nodiscard]] const std::vector<double>& sorted() const {
     looked_ = true;
     if (in_order_) return sorted_;
-    sorted_.assign(values_.begin(), values_.end());
+    sorted_ = ring_;
     std::sort(sorted_.begin(), sorted_.end());
     in_order_ = true;
     return sorted_;
@@ -87,14 +106,18 @@ class Samples {
   // How many come before the first for which `before` is false; without a branch, for what is new goes anywhere.
   template <class Before>
   [[nodiscard]] std::size_t count_before(Before before) const {
-    if (sorted_.empty()) return 0;
     const double* base = sorted_.data();
-    for (std::size_t left = sorted_.size(); left > 1;) {
-      const std::size_t half = left / 2;
-      base += half & (std::size_t{0} - static_cast<std::size_t>(before(base[half - 1])));
-      left -= half;
+    std::size_t left = sorted_.size();
+    // Three looks at once: each waits for memory and for the comparison.
+    while (left > 4) {
+      const std::size_t quarter = left / 4;
+      const auto is = [&](std::size_t i) { return static_cast<std::size_t>(before(base[i * quarter - 1])); };
+      base += quarter * (is(1) + is(2) + is(3));
+      left -= 3 * quarter;
     }
-    return static_cast<std::size_t>(base - sorted_.data()) + (before(*base) ? 1 : 0);
+    auto count = static_cast<std::size_t>(base - sorted_.data());
+    for (std::size_t i = 0; i < left; ++i) count += static_cast<std::size_t>(before(base[i]));
+    return count;
   }
   [[nodiscard]] std::size_t below(double value) const {
     return count_before([value](double one) { return one < value; });
@@ -105,7 +128,8 @@ class Samples {
 
   static constexpr std::size_t kFew = 32;
 
-  std::deque<double> values_;
+  std::vector<double> ring_;  // once it is full a new one takes the place of the oldest
+  std::size_t oldest_ = 0;    // its place; 0 until then
   // The same, for those who ask for the median; valid while in_order_.
   mutable std::vector<double> sorted_;
   mutable bool in_order_ = true;

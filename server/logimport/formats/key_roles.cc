@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 
 namespace scalewatch::logimport {
 namespace {
@@ -188,9 +189,24 @@ static_assert(std::is_sorted(kWords.begin(), kWords.end(), [](const Word& a, con
 
 constexpr std::size_t kMaxWordBytes = 16;
 
-char lower(char c) {
+constexpr char lower(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
 }
+
+// The first bytes of a word, in lower case.
+constexpr std::size_t kHeadBytes = 8;
+constexpr std::uint64_t head_of(std::string_view word) {
+  std::uint64_t head = 0;
+  for (std::size_t i = std::min(word.size(), kHeadBytes); i > 0; --i) {
+    head = head << 8 | static_cast<unsigned char>(lower(word[i - 1]));
+  }
+  return head;
+}
+constexpr auto kHeads = [] {
+  std::array<std::uint64_t, kWords.size()> heads{};
+  for (std::size_t i = 0; i < kWords.size(); ++i) heads[i] = head_of(kWords[i].text);
+  return heads;
+}();
 
 // Where the words of each first letter begin.
 constexpr auto kFirst = [] {
@@ -208,13 +224,16 @@ constexpr auto kFirst = [] {
 
 Role role_of(std::string_view word) {
   if (word.size() < 2 || word.size() > kMaxWordBytes) return Role::kUnknown;
-  std::array<char, kMaxWordBytes> buffer;
-  std::transform(word.begin(), word.end(), buffer.begin(), lower);
-  if (buffer[0] < 'a' || buffer[0] > 'z') return Role::kUnknown;
-  const std::string_view text(buffer.data(), word.size());
-  const auto letter = static_cast<std::size_t>(buffer[0] - 'a');
+  const char first = lower(word[0]);
+  if (first < 'a' || first > 'z') return Role::kUnknown;
+  const auto letter = static_cast<std::size_t>(first - 'a');
+  const std::uint64_t head = head_of(word);
   for (std::size_t i = kFirst[letter]; i < kFirst[letter + 1]; ++i) {
-    if (kWords[i].text == text) return kWords[i].role;
+    const std::string_view text = kWords[i].text;
+    if (kHeads[i] != head || text.size() != word.size()) continue;
+    std::size_t same = std::min(word.size(), kHeadBytes);
+    while (same < word.size() && lower(word[same]) == text[same]) ++same;
+    if (same == word.size()) return kWords[i].role;
   }
   return Role::kUnknown;
 }

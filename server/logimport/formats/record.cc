@@ -306,12 +306,15 @@ class Filler {
 
 // Behind the brace that closes the one at `begin`, or the end of a line that was cut.
 std::size_t brace_end(std::string_view text, std::size_t begin) {
-  std::size_t depth = 0;
-  for (std::size_t i = begin; i < text.size(); ++i) {
-    if (text[i] == '{') ++depth;
-    if (text[i] == '}' && --depth == 0) return i + 1;
+  std::size_t open = 1;
+  for (std::size_t at = begin + 1;;) {
+    const std::size_t close = text.find('}', at);
+    if (close == std::string_view::npos) return text.size();
+    const std::string_view before = text.substr(0, close);
+    for (std::size_t next = before.find('{', at); next != std::string_view::npos; next = before.find('{', next + 1)) ++open;
+    at = close + 1;
+    if (--open == 0) return at;
   }
-  return text.size();
 }
 
 // The outermost brace whose pair encloses `at`. Looks at a few: a line of thousands of braces is no record.
