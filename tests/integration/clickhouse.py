@@ -3,7 +3,9 @@ import contextlib
 import http.client
 import os
 import pathlib
+import shutil
 import signal
+import socket
 import ssl
 import subprocess
 
@@ -29,8 +31,8 @@ class ClickHouse:
         self.environment = {**os.environ, "LD_LIBRARY_PATH": LIBRARIES} if unpacked else None
         self.configure([])
 
-    def configure(self, shards):
-        """Writes the configuration; shards: the servers of the cluster "shards"."""
+    def configure(self, shards, more=""):
+        """Writes the configuration; shards: the servers of the cluster "shards"; more: further elements of it."""
         replicas = "".join(f"<shard><internal_replication>true</internal_replication><replica><host>127.0.0.1</host><port>{one.tcp}"
                            "</port></replica></shard>" for one in shards)
         cluster = f"<remote_servers><shards>{replicas}</shards></remote_servers>" if shards else ""
@@ -43,7 +45,7 @@ class ClickHouse:
             f"</logger>{self.http_settings()}<tcp_port>{self.tcp}</tcp_port><interserver_http_port>{self.between}"
             f"</interserver_http_port><listen_host>127.0.0.1</listen_host><path>{self.folder}/data/</path><tmp_path>{self.folder}/tmp/"
             f"</tmp_path><users_config>{self.folder}/users.xml</users_config><default_profile>default</default_profile>"
-            f"<default_database>default</default_database><mark_cache_size>67108864</mark_cache_size>{cluster}</yandex>")
+            f"<default_database>default</default_database><mark_cache_size>67108864</mark_cache_size>{cluster}{more}</yandex>")
 
     def http_settings(self):
         if self.certificate is None:
@@ -107,6 +109,57 @@ def shards(folder, count=2):
     servers = [ClickHouse(pathlib.Path(folder) / f"shard{i}") for i in range(count)]
     for server in servers:
         server.configure(servers)
+    try:
+        for server in servers:
+            server.start()
+        yield servers
+    finally:
+        for server in servers:
+            server.kill()
+
+
+@contextlib.contextmanager
+def zookeeper(folder):
+    """Port of a private ZooKeeper, of Debian's jars: installed, or unpacked into build/tools; None where there is none."""
+    java = shutil.which("java")
+    homes = [home for home in (pathlib.Path("/usr/share/java"), TOOLS / "usr/share/java") if (home / "zookeeper.jar").exists()]
+    if java is None or not homes:
+        yield None
+        return
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True)
+    port = free_port()
+    (folder / "zoo.cfg").write_text(f"tickTime=500\ndataDir={folder}\nclientPort={port}\nclientPortAddress=127.0.0.1\n"
+                                    "admin.enableServer=false\nmaxClientCnxns=0\n")
+    jars = ":".join(f"{home}/{jar}.jar" for home in ("/usr/share/java", homes[0]) for jar in
+                    ("zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-simple", "netty-all", "metrics-core", "snappy-java"))
+    with open(folder / "log", "ab") as log:
+        process = subprocess.Popen([java, "-Xmx256m", "-cp", jars, "org.apache.zookeeper.server.ZooKeeperServerMain", str(folder / "zoo.cfg")],
+                                   stdout=log, stderr=log, cwd=folder, preexec_fn=end_with_parent)
+
+    def answers():
+        if process.poll() is not None:
+            raise RuntimeError((folder / "log").read_text(errors="replace")[-500:])
+        with socket.create_connection(("127.0.0.1", port), 2) as asked:
+            asked.sendall(b"srvr")
+            return b"Mode: standalone" in asked.recv(1000)
+
+    try:
+        wait_for("ZooKeeper", answers, 60)
+        yield port
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextlib.contextmanager
+def replicas(folder, keeper, count=2):
+    """Servers that hold the same; keeper: ZooKeeper's port."""
+    servers = [ClickHouse(pathlib.Path(folder) / f"replica{i}") for i in range(count)]
+    for number, server in enumerate(servers):
+        server.configure([], f"<zookeeper><node><host>127.0.0.1</host><port>{keeper}</port></node><session_timeout_ms>5000</session_timeout_ms>"
+                             f"</zookeeper><macros><shard>1</shard><replica>r{number}</replica></macros>"
+                             "<interserver_http_host>127.0.0.1</interserver_http_host>")
     try:
         for server in servers:
             server.start()

@@ -1,11 +1,10 @@
 """Names that mean something to SQL pass through ClickHouse as names: every question that is answered there, of a run, a tensor and a
 label of such names."""
-import sqlite3
 import urllib.error
 import urllib.parse
 
 from clickhouse import clickhouse
-from clickhouse_test import metric
+from clickhouse_test import is_thinned, metric
 from fleets import FleetCase
 from harness import main, need, wait_for
 from injection_test import LABEL, RUN, TENSOR
@@ -68,7 +67,7 @@ class InClickHouse(FleetCase):
             for each in (whole, server):
                 self.train(each, RUN)
             self.all_there(server)
-            wait_for("old statistics to go", lambda: self.is_thinned(server))
+            wait_for("old statistics to go", lambda: is_thinned(server))
             tables = there.query("SHOW TABLES", "scalewatch")
             for what, path in self.questions(RUN).items():
                 with self.subTest(what):
@@ -83,10 +82,6 @@ class InClickHouse(FleetCase):
             there.kill()
             # So it was there that they were answered.
             self.assertEqual(asked(server, self.questions(RUN)["top by BY_HEADROOM"]), 503)
-
-    def is_thinned(self, server):
-        with sqlite3.connect(f"file:{server.history}?mode=ro", uri=True) as history:
-            return history.execute("SELECT max(thinned) FROM stretches").fetchone()[0] == 1
 
     def test_runs_of_a_server_that_is_gone_are_found_there(self):
         there = self.click()

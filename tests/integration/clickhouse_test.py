@@ -1,6 +1,7 @@
 """The shared history in a real ClickHouse (Debian's 18.16): the conformance suite on one server and on two shards, and a job whose
 history lives there while shards and the server are killed, frozen, or have a full disk."""
 import os
+import sqlite3
 import subprocess
 import time
 
@@ -16,6 +17,12 @@ def metric(server, name):
         if line.startswith(name + " "):
             return float(line.split()[1])
     raise AssertionError(f"no {name}")
+
+
+def is_thinned(server):
+    """Whether the server's own store let statistics go, so that questions about them are asked of ClickHouse."""
+    with sqlite3.connect(f"file:{server.history}?mode=ro", uri=True) as history:
+        return history.execute("SELECT max(thinned) FROM stretches").fetchone()[0] == 1
 
 
 class Conformance(Case):

@@ -147,7 +147,7 @@ std::vector<engine::AlertRow> read_alerts(const std::string& answer) {
 
 std::string select_alerts(const std::string& where) {
   return std::string("SELECT ") + kAlertColumns + " FROM (SELECT * FROM alerts WHERE " + where +
-         " ORDER BY changed_ms DESC LIMIT 1 BY run, id)";
+         " ORDER BY term DESC, changed_ms DESC LIMIT 1 BY run, id)";
 }
 
 }  // namespace

@@ -63,9 +63,10 @@ const std::vector<Table>& all_tables() {
        "run, pos, term", "", "day", "run"},
       {"snapshots", "run UInt64, version UInt64, pos UInt64, needs_pos UInt64, state String", "run", "version", "", "run"},
       {"alerts",
-       "run UInt64, id String, changed_ms Int64, run_uid String, rule String, severity Int32, state Int32, fired_ms Int64, "
+       "run UInt64, id String, term UInt64, changed_ms Int64, run_uid String, rule String, severity Int32, state Int32, "
+       "fired_ms Int64, "
        "alert String",
-       "run, id", "changed_ms", "", "run"},
+       "run, id, term", "changed_ms", "", "run"},
       {"batches",
        "run UInt64, term UInt64, rank UInt32, stream UInt64, first_seq UInt64, last_seq UInt64, from_pos UInt64, to_pos "
        "UInt64, "
@@ -122,11 +123,8 @@ std::string engine_for(const Table& table, const Options& options) {
 }
 
 // As it is on each host.
-std::string local_names(const Options& options) {
-  return options.sharded() ? "_local" : "";
-}
 std::string local_name(const std::string& table, const Options& options) {
-  return table + local_names(options);
+  return options.sharded() ? table + "_local" : table;
 }
 
 void make_tables(Connection& connection, const Options& options, std::size_t host) {
@@ -147,18 +145,17 @@ std::uint32_t stored_version(Connection& connection) {
   return RowReader(answer).u32();
 }
 
-std::string with_names(const std::string& statement, const std::string& suffix) {
-  std::string out;
-  constexpr std::string_view kMark = "{table:";
-  for (std::size_t at = 0; at < statement.size();) {
-    const std::size_t mark = statement.find(kMark, at);
-    out += statement.substr(at, mark - at);
-    if (mark == std::string::npos) break;
-    const std::size_t end = statement.find('}', mark);
-    out += statement.substr(mark + kMark.size(), end - mark - kMark.size()) + suffix;
-    at = end + 1;
-  }
-  return out;
+// On a host that does not have it: one of a replicated table comes from the other replica.
+void add_column(Connection& connection, const Options& options, std::size_t host, const NewColumn& added) {
+  const std::string name = added.column.substr(0, added.column.find(' '));
+  const auto add_to = [&](const std::string& table, const std::string& more) {
+    const std::string known =
+        connection.execute_at(host, "SELECT count() FROM system.columns WHERE database = " + quoted(options.database) +
+                                        " AND table = " + quoted(table) + " AND name = " + quoted(name) + " FORMAT RowBinary");
+    if (RowReader(known).u64() == 0) connection.execute_at(host, "ALTER TABLE " + table + " ADD COLUMN " + added.column + more);
+  };
+  add_to(local_name(added.table, options), added.order.empty() ? "" : ", MODIFY ORDER BY (" + added.order + ")");
+  if (options.sharded()) add_to(added.table, "");
 }
 
 }  // namespace
@@ -191,8 +188,8 @@ Abilities abilities(Connection& connection) {
 
 const std::vector<Migration>& migrations() {
   static const std::vector<Migration> kSteps = {
-      // New tables are made before; what is there from before them has no scores, and says so.
-      {2, {"ALTER TABLE {table:reports} ADD COLUMN records UInt32 DEFAULT " + std::to_string(kUnscored)}},
+      // What is there from before there were scores has none, and says so.
+      {2, {{"reports", "records UInt32 DEFAULT " + std::to_string(kUnscored)}, {"alerts", "term UInt64", "run, id, term"}}},
   };
   return kSteps;
 }
@@ -211,11 +208,8 @@ void prepare_tables(Connection& connection, const Options& options, const std::v
   for (const Migration& step : steps) {
     if (stored == 0 || step.to <= stored || step.to > version) continue;
     spdlog::info("history.clickhouse: tables in {} go from schema version {} to {}", options.database, step.to - 1, step.to);
-    for (const std::string& statement : step.statements) {
-      for (std::size_t host = 0; host < connection.hosts(); ++host) {
-        connection.execute_at(host, with_names(statement, local_names(options)));
-        if (options.sharded()) connection.execute_at(host, with_names(statement, ""));
-      }
+    for (const NewColumn& added : step.columns) {
+      for (std::size_t host = 0; host < connection.hosts(); ++host) add_column(connection, options, host, added);
     }
   }
   Block block(columns_of("schema_version"));

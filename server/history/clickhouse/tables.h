@@ -34,10 +34,15 @@ struct Abilities {
 };
 Abilities abilities(Connection& connection);
 
-// Brings the tables of version `to` - 1 to `to`. `name` gives a table's name as it must be altered on each host.
+// Brings the tables of version `to` - 1 to `to`; tables that are new are made before.
+struct NewColumn {
+  std::string table;
+  std::string column;      // "name Type", and what older rows have of it
+  std::string order = {};  // the table's, when it becomes another one with it
+};
 struct Migration {
   std::uint32_t to = 0;
-  std::vector<std::string> statements;  // with {table:records} for names
+  std::vector<NewColumn> columns;
 };
 const std::vector<Migration>& migrations();
 

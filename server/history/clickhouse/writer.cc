@@ -141,15 +141,15 @@ void Writer::write_row(const engine::RunRow& row, std::uint64_t version) {
   known_[row.run_uid].row_sent = true;
 }
 
-// What changed since it was sent. By id: clocks of servers differ, so the newest time says nothing of another alert, nor
-// whether what an owner of before sent is older: a change goes above whatever is there.
+// What changed since it was sent. By id: what an owner of before sends is of an earlier term, whatever its clock said; a change
+// under this term goes above what is there of it, for clocks are put back, too.
 void Writer::write_alerts(const std::string& run_uid) {
   Known& known = known_[run_uid];
   if (!known.alert_versions) {
     known.alert_versions.emplace();
     const std::string answer =
         connection_.query("SELECT id, max(changed_ms) FROM alerts WHERE run = " + std::to_string(run_key(run_uid)) +
-                          " GROUP BY id FORMAT RowBinary");
+                          " AND term = " + std::to_string(known.term) + " GROUP BY id FORMAT RowBinary");
     for (RowReader rows(answer); !rows.done();) {
       const std::string id(rows.text());
       (*known.alert_versions)[id] = rows.i64();
@@ -163,8 +163,8 @@ void Writer::write_alerts(const std::string& run_uid) {
     if (before != known.alerts.end() && before->second == alert.changed_ms) continue;
     const auto [there, is_new] = known.alert_versions->try_emplace(alert.id, alert.changed_ms);
     if (!is_new) there->second = std::max(there->second + 1, alert.changed_ms);
-    add_row(alerts, run_key(run_uid), alert.id, there->second, alert.run_uid, alert.rule, alert.severity, alert.state,
-            alert.fired_ms, alert.alert);
+    add_row(alerts, run_key(run_uid), alert.id, known.term, there->second, alert.run_uid, alert.rule, alert.severity,
+            alert.state, alert.fired_ms, alert.alert);
   }
   if (sent == known.alerts) return;
   connection_.insert("alerts", alerts);

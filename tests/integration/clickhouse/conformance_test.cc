@@ -47,6 +47,7 @@ class ClickHouseTest : public ::testing::Test {
       options_.layout = "sharded";
       options_.cluster = cluster;
     }
+    if (const char* const layout = std::getenv("SCALEWATCH_CLICKHOUSE_LAYOUT")) options_.layout = layout;
     if (const char* const compression = std::getenv("SCALEWATCH_CLICKHOUSE_COMPRESSION")) options_.compression = compression;
     options_.every = std::chrono::milliseconds(100);
     options_.keep_log = std::chrono::hours(24 * 36'500);  // the tests' clock stands in 1970
@@ -338,6 +339,38 @@ TEST_F(ClickHouseTest, AnAlertOfAClockThatIsAheadChangesAllTheSame) {
   EXPECT_TRUE(shared.open_alerts(10).empty());
 }
 
+TEST_F(ClickHouseTest, WhatAFormerOwnerStillSaysOfAnAlertDoesNotCount) {
+  const std::string uid = "00000000000000ab";
+  const engine::AlertRow firing{uid + "/f", uid, "NonFinite", 3, 2, 10, clock_.wall_ms(), "firing"};
+  engine::CommitBatch made;
+  made.runs = {{.run_uid = uid, .name = "late", .overview = {}}};
+  made.alerts = {firing};
+  Shared shared(options_, clock_);
+  TempDir first_dir;
+  const auto first = history::SqliteStore::open(first_dir.path, by_hand());
+  first->commit(made);
+  Writer former(options_, *first, "first");
+  EXPECT_TRUE(shared.open_alerts(10).empty());
+  former.write_run(uid, row_version(1, 1000), 0, false);
+
+  TempDir second_dir;
+  const auto second = history::SqliteStore::open(second_dir.path, by_hand());
+  ASSERT_TRUE(history::import_run(shared, uid, 2, *second));
+  engine::CommitBatch changed;
+  changed.alerts = {firing};
+  changed.alerts[0].state = 5;  // resolved
+  second->commit(changed);
+  Writer(options_, *second, "second").write_run(uid, row_version(2, 1000), 0, false);
+  EXPECT_TRUE(shared.open_alerts(10).empty());
+
+  changed.alerts[0].state = 3;  // acknowledged
+  changed.alerts[0].changed_ms = clock_.wall_ms() + 10'000'000;
+  first->commit(changed);
+  former.write_run(uid, row_version(1, 2000), 0, false);
+  EXPECT_TRUE(shared.open_alerts(10).empty());
+  EXPECT_EQ(query("SELECT uniqExact(term) FROM alerts"), "2\n");
+}
+
 TEST_F(ClickHouseTest, OfOneNameTheRunOfTheLatestClaimIsFound) {
   // The first server shares its run when another one has claimed the name already, and made a run of its own.
   Shared shared(options_, clock_);
@@ -400,7 +433,7 @@ TEST_F(ClickHouseTest, TablesGoUpAndAnOlderServerRefusesNewerOnes) {
   prepare_tables(connection, options_);
   prepare_tables(connection, options_);
   const std::uint32_t next = kSchemaVersion + 1;
-  const std::vector<Migration> steps = {{next, {"ALTER TABLE {table:records} ADD COLUMN remark String"}}};
+  const std::vector<Migration> steps = {{next, {{"records", "remark String"}}}};
   prepare_tables(connection, options_, steps, next);
   EXPECT_THAT(connection.query("DESCRIBE TABLE records"), HasSubstr("remark"));
   prepare_tables(connection, options_, steps, next);
@@ -431,7 +464,12 @@ TEST_F(ClickHouseTest, AnswersOverTablesOfVersionOneStayTheSame) {
   history::FeedState(*store).sent({{"u1", kHalf}}, {});
   Connection connection(options_);
   for (const char* statement :
-       {"DROP TABLE scores", "DROP TABLE non_finite", "ALTER TABLE reports DROP COLUMN records", "DROP TABLE schema_version",
+       {"DROP TABLE alerts",
+        "CREATE TABLE alerts (run UInt64, id String, changed_ms Int64, run_uid String, rule String, severity Int32, state "
+        "Int32, "
+        "fired_ms Int64, alert String) ENGINE = ReplacingMergeTree(changed_ms) ORDER BY (run, id)",
+        "INSERT INTO alerts VALUES (7, 'old', 1, 'u7', 'NonFinite', 3, 2, 10, 'bytes')", "DROP TABLE scores",
+        "DROP TABLE non_finite", "ALTER TABLE reports DROP COLUMN records", "DROP TABLE schema_version",
         "CREATE TABLE schema_version (version UInt32, made_ms Int64) ENGINE = ReplacingMergeTree() ORDER "
         "BY version",
         "INSERT INTO schema_version VALUES (1, 0)"}) {
@@ -445,6 +483,8 @@ TEST_F(ClickHouseTest, AnswersOverTablesOfVersionOneStayTheSame) {
   const auto there = history::SqliteStore::open(there_dir.path, by_hand());
   Shared shared(options_, clock_);
   Older older(options_);
+  ASSERT_EQ(shared.open_alerts(10).size(), 1U);
+  EXPECT_EQ(shared.open_alerts(10)[0].id, "old");
   ASSERT_TRUE(history::import_run(shared, "u1", 2, *there));
   there->write(history::WriteClass::kCommit, [](history::Connection& writer) {
     writer.execute("DELETE FROM payloads; DELETE FROM reports; DELETE FROM scaler_rows; DELETE FROM inputs");
