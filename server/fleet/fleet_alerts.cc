@@ -4,6 +4,7 @@
 #include <charconv>
 #include <deque>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -207,18 +208,26 @@ Status FleetAlerts::create_silence(const v1::CreateSilenceRequest& request, v1::
   return {};
 }
 
-Status FleetAlerts::list_silences(const v1::ListSilencesRequest& request, v1::ListSilencesResponse& response) {
-  v1::ListSilencesResponse all;
-  if (Status status = OwnAlerts::list_silences(request, all); !status.ok()) return status;
+Status FleetAlerts::silences_of_all(const v1::ListSilencesRequest& request, std::vector<Kept>& all) {
+  v1::ListSilencesResponse own;
+  if (Status status = OwnAlerts::list_silences(request, own); !status.ok()) return status;
+  for (v1::Silence& silence : *own.mutable_silences()) all.push_back({nullptr, std::move(silence)});
   for (auto& answer : ask<v1::ListSilencesResponse>(
            peers(), kForwarded, kListTimeout, [&](Peer& peer, grpc::ClientContext* context, auto* out, auto done) {
              peer.alerts().async()->ListSilences(context, &request, out, std::move(done));
            })) {
-    if (answer.status.ok()) all.MergeFrom(answer.response);
+    if (!answer.status.ok()) continue;
+    for (v1::Silence& silence : *answer.response.mutable_silences()) all.push_back({answer.peer, std::move(silence)});
   }
-  std::map<std::string, int> shown;
-  for (v1::Silence& silence : *all.mutable_silences()) {
-    if (shown.try_emplace(likeness(silence), 0).second) *response.add_silences() = std::move(silence);
+  return {};
+}
+
+Status FleetAlerts::list_silences(const v1::ListSilencesRequest& request, v1::ListSilencesResponse& response) {
+  std::vector<Kept> all;
+  if (Status status = silences_of_all(request, all); !status.ok()) return status;
+  std::set<std::string> shown;
+  for (Kept& kept : all) {
+    if (shown.insert(likeness(kept.silence)).second) *response.add_silences() = std::move(kept.silence);
   }
   std::sort(response.mutable_silences()->begin(), response.mutable_silences()->end(),
             [](const v1::Silence& a, const v1::Silence& b) { return a.ends_ms() < b.ends_ms(); });
@@ -226,21 +235,8 @@ Status FleetAlerts::list_silences(const v1::ListSilencesRequest& request, v1::Li
 }
 
 Status FleetAlerts::end_silence(const v1::EndSilenceRequest& request, v1::EndSilenceResponse& response) {
-  struct Kept {
-    Peer* peer;  // null: this server
-    v1::Silence silence;
-  };
   std::vector<Kept> all;
-  const v1::ListSilencesRequest open;
-  v1::ListSilencesResponse own;
-  if (Status status = OwnAlerts::list_silences(open, own); !status.ok()) return status;
-  for (v1::Silence& silence : *own.mutable_silences()) all.push_back({nullptr, std::move(silence)});
-  for (auto& answer : ask<v1::ListSilencesResponse>(peers(), kForwarded, kListTimeout,
-                                                    [&](Peer& peer, grpc::ClientContext* context, auto* out, auto done) {
-                                                      peer.alerts().async()->ListSilences(context, &open, out, std::move(done));
-                                                    })) {
-    for (v1::Silence& silence : *answer.response.mutable_silences()) all.push_back({answer.peer, std::move(silence)});
-  }
+  if (Status status = silences_of_all({}, all); !status.ok()) return status;
   const auto meant = std::find_if(all.begin(), all.end(), [&](const Kept& kept) { return kept.silence.id() == request.id(); });
   if (meant == all.end()) return OwnAlerts::end_silence(request, response);  // it says what is wrong
   const std::string like = likeness(meant->silence);

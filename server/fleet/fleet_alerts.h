@@ -55,7 +55,14 @@ class FleetAlerts final : public OwnAlerts {
                                      v1::ReplayDeadLettersResponse& response) override;
 
  private:
+  struct Kept {
+    Peer* peer = nullptr;  // null: this server
+    v1::Silence silence;
+  };
   [[nodiscard]] std::vector<Peer*> peers() const { return locator_.fleet().peers().alive(); }
+  // Appends what each server has; those of a server that does not answer are left out.
+  engine::Status silences_of_all(const v1::ListSilencesRequest& request, std::vector<Kept>& all);
+
   Locator& locator_;
 };
 
