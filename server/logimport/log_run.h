@@ -101,7 +101,7 @@ class LogRun {
   static constexpr std::size_t kMaxParts = 4096;
   // Attempts that are told before the domain looks at them, one after the other: the code of both does not fit into a
   // processor's first cache.
-  static constexpr std::size_t kBurst = 32;
+  static constexpr std::size_t kBurst = 64;
   struct Scaler {
     std::uint32_t number = 0;  // as the log has it
     domain::ScalerInfo info;

@@ -34,7 +34,7 @@ class Story final : public ReadingSink {
 
  private:
   static constexpr std::size_t kAhead = 64;        // readings that a run's beginning is judged by
-  static constexpr std::size_t kBurst = 64;        // beyond them: told together, so that caches hold the code of one thing
+  static constexpr std::size_t kBurst = 128;       // beyond them: told together, so that caches hold the code of one thing
   static constexpr std::size_t kMaxPending = 256;  // skips and scales that wait for the next place
   static constexpr std::uint64_t kMaxCounted = 512;
   static constexpr std::uint64_t kSearch = 40;           // attempts that a search for a scale can take at most
