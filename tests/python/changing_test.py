@@ -6,6 +6,7 @@ import os
 import threading
 import time
 import unittest
+import weakref
 
 import torch
 
@@ -356,6 +357,60 @@ class Changing(Lab):
         self.findings(watch)
         self.assertEqual([p.first_attempt for p in watch.history("weight", role="gradient")], [1])
         self.assertIn("weight: a tensor of torch.float16", watch.not_observable[0])
+
+    def test_a_step_within_a_step(self):
+        """A class of the script's own calls super().step(), which has hooks too, once there was an optimizer of that class."""
+        class Own(torch.optim.SGD):
+            def step(self, closure=None):
+                return super().step(closure)
+        torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1.0)
+        for with_closure in (False, True):
+            model = network()
+            optimizer = Own(model.parameters(), lr=0.05)
+            watch = self.attach(model, optimizer, run=f"closure-{with_closure}")
+            for images, classes in batches(5):
+                def closure():
+                    optimizer.zero_grad()
+                    loss = F.cross_entropy(model(images), classes)
+                    loss.backward()
+                    return loss
+                optimizer.step(closure) if with_closure else (closure(), optimizer.step())
+            with self.subTest(with_closure=with_closure):
+                self.assert_silent(watch)
+                self.assertEqual(self.counted(watch), (5, 5, 0))
+                self.assertEqual(len([p for p in watch.questions.attempt(5) if p.role == "gradient"]), 8)
+
+    def test_a_step_that_fails(self):
+        """And a script that goes on (out of memory, say): its gradients are let go, and the next ones are measured."""
+        class Fails(torch.optim.SGD):
+            def step(self, closure=None):
+                if self.failing:
+                    raise MemoryError("of the script")
+                return super().step(closure)
+
+        for scaled in (True, False):
+            model = network()
+            optimizer, scaler = Fails(model.parameters(), lr=0.05), scaler_of(enabled=scaled)
+            watch = self.attach(model, optimizer, scaler, run=f"scaled-{scaled}")
+            images, classes = next(batches(1))
+            for step in (1, 2, 3):
+                optimizer.failing = step == 2
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(images), classes) * step ** 4
+                if step == 3:
+                    self.assertIsNone(held())
+                scaler.scale(loss).backward()
+                held = weakref.ref(model[5].weight.grad)
+                if optimizer.failing:
+                    self.assertRaisesRegex(MemoryError, "of the script", scaler.step, optimizer)
+                else:
+                    scaler.step(optimizer)
+                    scaler.update()
+            with self.subTest(scaled=scaled):
+                self.findings(watch)
+                self.assertEqual(watch.attempt, 2)
+                told = next(p for p in watch.questions.attempt(2) if (p.tensor, p.role) == ("5.bias", "gradient"))
+                self.assertAlmostEqual(told.absmax, float(model[5].bias.grad.abs().max()), delta=0.01)
 
     def test_functional_transforms(self):
         """Tensors of torch.func have no memory of their own."""

@@ -34,8 +34,19 @@ class Notebook(Lab):
         with client.setup_kernel():
             for number in [*range(len(notebook.cells)), *then]:
                 cell = client.execute_cell(notebook.cells[number], number)
-                told.append([dict(one) for one in cell.outputs])
+                told.append(self.joined(cell.outputs))
             self.kernel = client.km
+        return told
+
+    @staticmethod
+    def joined(outputs):
+        """One line that is printed may come in pieces."""
+        told = []
+        for one in map(dict, outputs):
+            if told and one["output_type"] == told[-1]["output_type"] == "stream" and one["name"] == told[-1]["name"]:
+                told[-1]["text"] += one["text"]
+            else:
+                told.append(one)
         return told
 
     def summary(self):

@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import operator
+import sys
+import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 import torch
@@ -31,6 +33,14 @@ def plain_optimizer(given: Any) -> torch.optim.Optimizer:
     return given
 
 
+def _on_stack(frame: Any) -> bool:
+    """Whether a frame is of a call that has not ended, in this thread."""
+    here: Any = None if frame is None else sys._getframe(1)
+    while here is not None and here is not frame:
+        here = here.f_back
+    return here is not None
+
+
 class OptimizerWatch:
     def __init__(self, watch: "TorchWatch", given: Any, name: str, scaler: Optional["ScalerWatch"]) -> None:
         """given: the optimizer, or what a framework gives in place of it."""
@@ -43,6 +53,7 @@ class OptimizerWatch:
         self.outcome_told = False
         self.stepped_by_scaler: Any = optimizer  # what its scaler.step() was given: what found_inf is kept by
         self._ever_stepped = False  # its own step() was seen
+        self._within: Dict[int, Any] = {}  # by thread: the frame in which its step() runs
         self.fused = bool(getattr(optimizer, "_step_supports_amp_scaling", False) or optimizer.defaults.get("fused"))
         self._gradients: Optional[Batch] = None
         self.gradient: Callable[[Any], Any] = gradient_of(watch._grad_of, self.parameters())
@@ -212,8 +223,10 @@ class OptimizerWatch:
         if compiling():
             return
         with self.watch._guard():
-            if self.watch.closed or self.watch._gone:
-                return
+            thread = threading.get_ident()
+            if self.watch.closed or self.watch._gone or _on_stack(self._within.get(thread)):
+                return  # super().step() in a step() of the script's own: both have hooks
+            self._within[thread] = sys._getframe(1)
             self.stepped = self._ever_stepped = True
             if self._outer or self.scaler is not None and self.scaler.stepping is self:
                 return  # what is around it has seen to everything
@@ -224,6 +237,9 @@ class OptimizerWatch:
     def _after_step(self, _: Any, arguments: Any, keywords: Any) -> None:
         if compiling() or self.watch.closed or self.watch._gone:
             return
+        if self._within.get(threading.get_ident()) is not sys._getframe(1):
+            return
+        del self._within[threading.get_ident()]
         if self._outer or self.scaler is not None and self.scaler.stepping is self:
             return
         with self.watch._guard():
@@ -231,6 +247,15 @@ class OptimizerWatch:
                 self.watch._before_plain_step(self)
             self.watch._after_plain_step(self)
         self.watch._deliver()
+
+    def forget_failed_step(self) -> None:
+        """Its step() raised, and the script goes on: the gradients are not held any longer (memory may be what there was too little of),
+        and those of the next step are looked at."""
+        failed = self._within.get(threading.get_ident())
+        if failed is not None and not _on_stack(failed):
+            del self._within[threading.get_ident()]
+            self.measured = False
+            self.let_go()
 
     def new_attempt(self) -> None:
         self.let_go()

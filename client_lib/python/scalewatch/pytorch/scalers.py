@@ -271,7 +271,9 @@ class ScalerWatch:
         """PyTorch refused the call: told with the attempt, which ends here."""
         with self.watch._guard():
             kind = refusal(text := str(error))
-            if kind is None:
+            if kind is None:  # the optimizer's own error: if the script goes on, its next gradients are looked at
+                if mine is not None:
+                    mine.measured = False
                 return
             again = mine is not None and self._scale_calls > self._stepped_at.get(id(mine), self._scale_calls)
             if kind in ("step_twice", "unscale_after_step") and again:

@@ -177,6 +177,8 @@ class TorchWatch(Watch):
             return
         with self._guard():
             self._precision.look()
+            for one in self._optimizers:
+                one.forget_failed_step()
             if self._forwards >= 0 and module.training and torch.is_grad_enabled():
                 self._forwards += 1
                 self._say_unseen(_UNSEEN)
