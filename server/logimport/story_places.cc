@@ -8,6 +8,8 @@
 namespace scalewatch::logimport {
 namespace {
 
+// No run has more epochs, nor more batches in one: a product beyond 2^63 is no place.
+constexpr double kMost = 1e9;
 constexpr std::int64_t kLag = 3;  // steps that another rank's line may be behind
 
 bool is_skip(const Reading& reading) {
@@ -67,7 +69,8 @@ std::optional<std::int64_t> Places::value_of(const Reading& reading, Source sour
       }
       return std::nullopt;
     case Source::kBatch:
-      if (reading.batches_per_epoch && reading.epoch && *reading.epoch >= 0) {
+      if (reading.batches_per_epoch && static_cast<double>(*reading.batches_per_epoch) < kMost && reading.epoch &&
+          *reading.epoch >= 0 && *reading.epoch < kMost) {
         // Nearly everybody counts epochs from 1; who does not shows it by an epoch 0.
         from_zero_ = from_zero_ || *reading.epoch < 1;
         const auto epoch = static_cast<std::int64_t>(std::floor(*reading.epoch)) - (from_zero_ ? 0 : 1);

@@ -29,6 +29,8 @@ else:
                 write("format", f"{format_number}-{log.name}", [format_number, 255], log, 1000)
 
     root = pathlib.Path(__file__).resolve().parents[2]
+    for found in (root / "tests/fuzz/found").glob("*/*"):  # inputs that failed once
+        (seeds / found.parent.name / found.name).write_bytes(found.read_bytes())
     for kind in ("ingest", "api", "config"):
         (seeds / kind).mkdir(parents=True, exist_ok=True)
     for recording in (root / "tests/data/wire").glob("*.wire"):

@@ -43,13 +43,16 @@ class Espnet final : public Format {
     const auto first = parse_number(text);
     if (!first || !first->integer || first->length >= text.size() || text[first->length] != '-') return false;
     const auto last = parse_number(text.substr(first->length + 1));
-    if (!last || !last->integer || last->value < first->value) return false;
+    if (!last || !last->integer) return false;
+    const auto begin = first->count();
+    const auto end = last->count();
+    if (!begin || !end || *end < *begin) return false;
     const std::size_t colon = text.find(": ");
     if (colon == std::string_view::npos) return false;
     pairs_.read(text.substr(colon + 2));
     if (!settle_kind(fill_record(pairs_, kRules, reading), reading)) return false;
-    reading.batch = last->count();
-    reading.attempts_per_record = static_cast<std::uint64_t>(last->value - first->value + 1);
+    reading.batch = end;
+    reading.attempts_per_record = static_cast<std::uint64_t>(*end - *begin + 1);
     return true;
   }
 

@@ -307,5 +307,15 @@ TEST(Records, BarsOfOtherWorkSayNothing) {
                   .size() == 1);
 }
 
+TEST(Espnet, BatchesThatNobodyCanCountAreNoRecord) {
+  const std::string head = "INFO: 1epoch:train:36631-";
+  const std::string tail = "batch: iter_time=1.2, loss=66.17, grad_norm=12.3\n";
+  ASSERT_EQ(read_text(head + "36700" + tail).size(), 1U);
+  EXPECT_EQ(read_text(head + "36700" + tail)[0].attempts_per_record, 70U);
+  for (const Reading& reading : read_text(head + "427000000000000000000035" + tail, "espnet")) {
+    EXPECT_FALSE(reading.attempts_per_record);
+  }
+}
+
 }  // namespace
 }  // namespace scalewatch::logimport

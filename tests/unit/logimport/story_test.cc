@@ -326,6 +326,13 @@ TEST(Story, ABeginningIsJudgedByItsOwnReadingsHoweverFarTheLogWasRead) {
   EXPECT_EQ(policies(100), policies(1 << 20));
 }
 
+// Sanitizers see the product that is no number.
+TEST(Story, EpochsBeyondCountingAreNoPlaces) {
+  std::string log;
+  for (int i = 1; i <= 5; ++i) log += fmt::format("Epoch: [1e15][{}/9000000000000000] loss: 0.5{}\n", i, i);
+  EXPECT_EQ(diagnose(log).facts.attempts, 5U);
+}
+
 TEST(Story, ATapSeesWhatTheDomainWasTold) {
   std::vector<std::size_t> kinds;
   bool declared = false;
