@@ -161,7 +161,11 @@ void Sender::collect_attempts() {
   for (; done < mail_.attempts.size(); ++done) {
     Attempt& attempt = *mail_.attempts[done];
     if (!settle(attempt)) break;
-    if (!stopped_) collect(attempt);
+    if (stopped_) {
+      ++status_.dropped_stopped;  // ended before the trainer could know
+    } else {
+      collect(attempt);
+    }
     mailbox_.give_back(&attempt);
   }
   mail_.attempts.erase(mail_.attempts.begin(), mail_.attempts.begin() + static_cast<std::ptrdiff_t>(done));

@@ -8,8 +8,9 @@ import signal
 import socket
 import ssl
 import subprocess
+import sys
 
-from harness import TOOLS, end_with_parent, free_port, need, wait_for
+from harness import SKIPPED, TOOLS, end_with_parent, free_port, need, wait_for
 
 # Of the unpacked one; an installed one needs nothing of it, and does not see it.
 LIBRARIES = ":".join(str(folder) for name in ("usr/lib", "lib") for folder in sorted((TOOLS / name).glob("*-linux-gnu")))
@@ -118,14 +119,20 @@ def shards(folder, count=2):
             server.kill()
 
 
-@contextlib.contextmanager
-def zookeeper(folder):
-    """Port of a private ZooKeeper, of Debian's jars: installed, or unpacked into build/tools; None where there is none."""
+def need_zookeeper():
+    """Java, and where the jars are: installed, or unpacked into build/tools. Ends the script loudly as skipped when they are missing."""
     java = shutil.which("java")
     homes = [home for home in (pathlib.Path("/usr/share/java"), TOOLS / "usr/share/java") if (home / "zookeeper.jar").exists()]
     if java is None or not homes:
-        yield None
-        return
+        print("SKIPPED: java or ZooKeeper's jars are missing; see server/history/clickhouse/CLICKHOUSE.md", flush=True)
+        sys.exit(SKIPPED)
+    return java, homes
+
+
+@contextlib.contextmanager
+def zookeeper(folder):
+    """Port of a private ZooKeeper, of Debian's jars."""
+    java, homes = need_zookeeper()
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True)
     port = free_port()

@@ -2,13 +2,13 @@
 both, and when one dies runs and answers go on."""
 import os
 import subprocess
-import sys
 
-from clickhouse import replicas, zookeeper
+from clickhouse import need_zookeeper, replicas, zookeeper
 from clickhouse_test import is_thinned, metric
-from harness import BIN, SKIPPED, Case, end_with_parent, main, need, wait_for
+from harness import BIN, Case, end_with_parent, main, need, wait_for
 
 need("clickhouse-server")
+need_zookeeper()
 STEPS = 300
 TABLES = ("records", "scores", "reports", "scalers", "inputs", "payloads", "runs", "tensors", "alerts", "batches")
 
@@ -43,9 +43,6 @@ class Replicas(Case):
     def setUp(self):
         super().setUp()
         self.keeper = self._stack.enter_context(zookeeper(self.folder / "keeper"))
-        if self.keeper is None:
-            print("SKIPPED: java or ZooKeeper's jars are missing; see server/history/clickhouse/CLICKHOUSE.md", flush=True)
-            sys.exit(SKIPPED)
 
     def test_conformance(self):
         with replicas(self.folder / "both", self.keeper) as both:
