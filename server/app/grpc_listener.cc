@@ -58,7 +58,8 @@ int to_int(std::chrono::milliseconds duration) {
 
 GrpcListener::GrpcListener(const Address& address, const GrpcOptions& options, std::uint32_t max_message_bytes,
                            const GrpcSecurity& security, std::vector<std::unique_ptr<grpc::Service>> services, CallEnded ended)
-    : services_(std::move(services)) {
+    : services_(std::move(services)),
+      credentials_(security.certificates ? tls_credentials(security.certificates) : grpc::InsecureServerCredentials()) {
   gpr_set_log_function(log_grpc);
   probe(address);
   grpc::EnableDefaultHealthCheckService(true);
@@ -90,9 +91,7 @@ GrpcListener::GrpcListener(const Address& address, const GrpcOptions& options, s
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, to_int(kIdle));
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, to_int(kHandshake));
   int port = 0;
-  builder.AddListeningPort(address.text(),
-                           security.certificates ? tls_credentials(security.certificates) : grpc::InsecureServerCredentials(),
-                           &port);
+  builder.AddListeningPort(address.text(), credentials_, &port);
   for (const auto& service : services_) builder.RegisterService(service.get());
   builder.experimental().SetInterceptorCreators(meter_calls(std::move(ended)));
   server_ = builder.BuildAndStart();

@@ -11,6 +11,7 @@
 
 namespace grpc {
 class Server;
+class ServerCredentials;
 class Service;
 }  // namespace grpc
 
@@ -37,6 +38,7 @@ class GrpcListener {
  private:
   std::uint16_t port_ = 0;
   const std::vector<std::unique_ptr<grpc::Service>> services_;  // outlive the server
+  const std::shared_ptr<grpc::ServerCredentials> credentials_;  // so do these: each handshake asks them
   std::unique_ptr<grpc::Server> server_;
 };
 
