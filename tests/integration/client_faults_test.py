@@ -50,7 +50,8 @@ class Trainer:
         print(f"{what}: {seen}", flush=True)
         for never in ("allocations", "locks", "system_calls", "refused"):
             self.case.assertEqual(seen[never], 0, f"{what}: {seen}")
-        self.case.assertGreater(seen["attempts"], 0)
+        if command == "phase":  # the end may come between two attempts
+            self.case.assertGreater(seen["attempts"], 0)
         return seen
 
     def lines_said(self):
