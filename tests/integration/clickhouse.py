@@ -99,10 +99,19 @@ class ClickHouse:
 @contextlib.contextmanager
 def clickhouse(folder):
     server = ClickHouse(folder)
+    with running([server]):
+        yield server
+
+
+@contextlib.contextmanager
+def running(servers):
     try:
-        yield server.start()
+        for server in servers:
+            server.start()
+        yield
     finally:
-        server.kill()
+        for server in servers:
+            server.kill()
 
 
 @contextlib.contextmanager
@@ -110,13 +119,8 @@ def shards(folder, count=2):
     servers = [ClickHouse(pathlib.Path(folder) / f"shard{i}") for i in range(count)]
     for server in servers:
         server.configure(servers)
-    try:
-        for server in servers:
-            server.start()
+    with running(servers):
         yield servers
-    finally:
-        for server in servers:
-            server.kill()
 
 
 def need_zookeeper():
@@ -167,10 +171,5 @@ def replicas(folder, keeper, count=2):
         server.configure([], f"<zookeeper><node><host>127.0.0.1</host><port>{keeper}</port></node><session_timeout_ms>5000</session_timeout_ms>"
                              f"</zookeeper><macros><shard>1</shard><replica>r{number}</replica></macros>"
                              "<interserver_http_host>127.0.0.1</interserver_http_host>")
-    try:
-        for server in servers:
-            server.start()
+    with running(servers):
         yield servers
-    finally:
-        for server in servers:
-            server.kill()

@@ -41,6 +41,15 @@ class FleetTest : public ::testing::Test {
   }
   Node& node(const std::string& name) { return *nodes_[name]; }
   void kill(const std::string& name) { nodes_.erase(name); }
+  // The client's table and reports, all of them durable at the run's owner and in the shared history.
+  void share(TestClient& client, const std::string& owner, std::uint64_t first, std::uint64_t last) {
+    client.send_table();
+    for (std::uint64_t seq = first; seq <= last; ++seq) client.send(client.report(seq));
+    ASSERT_TRUE(client.durable(last));
+    const std::string uid = client.peer().hello_ack()->run_uid();
+    ASSERT_TRUE(eventually([&] { return node(owner).feed->owns(uid); }));
+    node(owner).feed->turn();
+  }
 
   // As a client does: it goes where it is sent, and tries again when it is told to. Returns who took it.
   std::string join(std::unique_ptr<TestClient>& client, std::string at, std::uint64_t last_seq, std::uint64_t durable_seq) {
@@ -158,11 +167,7 @@ TEST_F(FleetTest, ARunThatBeganAnewElsewhereIsTakenOverByWhoeverHadItFirst) {
   const std::string uid = client->peer().hello_ack()->run_uid();
   EXPECT_NE(uid, first_uid);
   EXPECT_EQ(client->peer().hello_ack()->resume_after_seq(), 0U);
-  client->send_table();
-  for (std::uint64_t seq = 1; seq <= 9; ++seq) client->send(client->report(seq));
-  ASSERT_TRUE(client->durable(9));
-  ASSERT_TRUE(eventually([&] { return node(names[1]).feed->owns(uid); }));
-  node(names[1]).feed->turn();
+  ASSERT_NO_FATAL_FAILURE(share(*client, names[1], 1, 9));
   client.reset();
 
   start(names[0], &shared_);
@@ -181,20 +186,12 @@ TEST_F(FleetTest, AServerThatDiedWhileItTookARunOverBringsItAgain) {
   const auto names = order();
   std::unique_ptr<TestClient> client;
   ASSERT_EQ(join(client, names[0], 0, 0), names[0]);
-  client->send_table();
-  for (std::uint64_t seq = 1; seq <= 3; ++seq) client->send(client->report(seq));
-  ASSERT_TRUE(client->durable(3));
   const std::string uid = client->peer().hello_ack()->run_uid();
-  ASSERT_TRUE(eventually([&] { return node(names[0]).feed->owns(uid); }));
-  node(names[0]).feed->turn();
+  ASSERT_NO_FATAL_FAILURE(share(*client, names[0], 1, 3));
   client.reset();
   kill(names[0]);
   ASSERT_EQ(join(client, names[2], 3, 3), names[1]);
-  client->send_table();
-  for (std::uint64_t seq = 4; seq <= 9; ++seq) client->send(client->report(seq));
-  ASSERT_TRUE(client->durable(9));
-  ASSERT_TRUE(eventually([&] { return node(names[1]).feed->owns(uid); }));
-  node(names[1]).feed->turn();
+  ASSERT_NO_FATAL_FAILURE(share(*client, names[1], 4, 9));
   client.reset();
   kill(names[1]);
   EXPECT_EQ(shared_.claim("run", names[0]), 3U);
@@ -212,12 +209,8 @@ TEST_F(FleetTest, WhatWentOnWhileTheHistoryWasAwayGivesWayToWhatIsThere) {
   const auto names = order();
   std::unique_ptr<TestClient> client;
   ASSERT_EQ(join(client, names[0], 0, 0), names[0]);
-  client->send_table();
-  for (std::uint64_t seq = 1; seq <= 3; ++seq) client->send(client->report(seq));
-  ASSERT_TRUE(client->durable(3));
   const std::string uid = client->peer().hello_ack()->run_uid();
-  ASSERT_TRUE(eventually([&] { return node(names[0]).feed->owns(uid); }));
-  node(names[0]).feed->turn();
+  ASSERT_NO_FATAL_FAILURE(share(*client, names[0], 1, 3));
   client.reset();
   kill(names[0]);
   ASSERT_EQ(join(client, names[2], 3, 3), names[1]);
@@ -241,12 +234,8 @@ TEST_F(FleetTest, AServerThatComesBackBeforeOthersTookItsRunsGoesOn) {
   const std::string home = order()[0];
   std::unique_ptr<TestClient> client;
   ASSERT_EQ(join(client, home, 0, 0), home);
-  client->send_table();
-  for (std::uint64_t seq = 1; seq <= 5; ++seq) client->send(client->report(seq));
-  ASSERT_TRUE(client->durable(5));
   const std::string uid = client->peer().hello_ack()->run_uid();
-  ASSERT_TRUE(eventually([&] { return node(home).feed->owns(uid); }));
-  node(home).feed->turn();
+  ASSERT_NO_FATAL_FAILURE(share(*client, home, 1, 5));
   client.reset();
   kill(home);
   start(home, &shared_);
