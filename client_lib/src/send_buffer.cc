@@ -81,11 +81,13 @@ void SendBuffer::resume(std::uint64_t seq, bool after_outage, bool keep) {
   cursor_ = seq + 1;
   kept_through_ = last_seq_;
   caught_up_ = {};
+  window_ = {};
   if (!keep) durable(seq);
   current_ = {};
   from_spool_.clear();
   for (Item& item : items_) {
     if (item.last_seq > seq) item.thinned_behind = item.lost_behind = false;  // from here on it goes as it is
+    item.sent = {};
   }
   if (log_ != nullptr || !after_outage) return;
   std::size_t full = 0;
@@ -115,10 +117,16 @@ void SendBuffer::thin_overdue(std::chrono::steady_clock::time_point now) {
   if (index == items_.size()) return;
   Item& item = items_[index];
   if (item.first_seq != cursor_ || item.fullness != Fullness::kFull) return;
+  if (window_.is_full()) return thin(item, Fullness::kBadOnly, LossCause::kBufferFull);
   if (now - std::max(item.added, caught_up_) < kOverdue) return;
   std::uint64_t waiting = 0;
   for (std::size_t i = index; i < items_.size() && waiting < kOverdueBytes; ++i) waiting += items_[i].cost;
   if (waiting >= kOverdueBytes) thin(item, Fullness::kBadOnly, LossCause::kBufferFull);
+}
+
+void SendBuffer::acked(std::uint64_t seq, std::chrono::steady_clock::time_point now) {
+  const std::size_t index = find(seq);
+  if (index < items_.size() && items_[index].last_seq < cursor_) window_.acked(items_[index].sent, now);
 }
 
 const SendBuffer::Item* SendBuffer::next() {
@@ -155,10 +163,12 @@ const SendBuffer::Item* SendBuffer::next() {
   return &current_;
 }
 
-void SendBuffer::sent() {
+void SendBuffer::sent(std::chrono::steady_clock::time_point now) {
   const Item* item = next();
   if (item == nullptr) return;
-  if (item == &current_) {
+  if (item != &current_) {
+    if (item->first_seq > kept_through_) items_[find(cursor_)].sent = window_.send(item->message.size(), now);
+  } else {
     from_spool_.push_back({item->last_seq, item->attempt});
     // Found missing just now: what was damaged on disk, or freed for a server that forgot. Other causes were counted before.
     if (item->message.empty() && item->cause == LossCause::kInternal && item->last_seq > gap_counted_) {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "client_lib/src/pack.h"
+#include "client_lib/src/send_window.h"
 #include "client_lib/src/spool.h"
 #include "client_lib/src/types.h"
 
@@ -27,7 +28,7 @@ class SendBuffer {
   // Full reports that a new stream brings when there is no spool; older ones come without statistics.
   static constexpr std::size_t kFullOnReconnect = 64;
   // A report that waited for so long on a live stream, with so much behind it, is overdue: the server takes less than is sent.
-  static constexpr std::chrono::milliseconds kOverdue{500};
+  static constexpr std::chrono::milliseconds kOverdue{250};
   static constexpr std::uint64_t kOverdueBytes = 256U << 10;
 
   // What became of reports, in total.
@@ -54,6 +55,7 @@ class SendBuffer {
     bool thinned_behind = false;
     bool lost_behind = false;
     std::chrono::steady_clock::time_point added = {};
+    SendWindow::Sent sent = {};
 
     [[nodiscard]] bool holds(std::uint64_t seq) const { return first_seq <= seq && seq <= last_seq; }
   };
@@ -73,6 +75,8 @@ class SendBuffer {
 
   // The server holds everything up to seq for good. What was not sent it can't hold.
   void durable(std::uint64_t seq);
+  // The same, of what this stream brought and before durable(): how long that took tells whether the server is behind.
+  void acked(std::uint64_t seq, std::chrono::steady_clock::time_point now);
   // A stream begins: the server holds everything up to seq and wants what follows. after_outage: other tries or streams failed
   // before; without a spool, only the newest kFullOnReconnect reports then come in full.
   // keep: what the server holds is kept all the same, until durable() passes it.
@@ -80,15 +84,15 @@ class SendBuffer {
   // The server refused this report.
   void reject(std::uint64_t seq);
 
-  // Before next(): without a spool, what is to be sent next and is overdue loses its statistics but for some non-finite
-  // tensors, so that scaler observations and what alerts need still come in time. What was kept when the stream began is never
-  // overdue.
+  // Before next(): without a spool, what is to be sent next loses its statistics but for some non-finite tensors when it is
+  // overdue or the server is behind (see SendWindow), so that scaler observations and what alerts need still come in time. What
+  // was kept when the stream began keeps them.
   void thin_overdue(std::chrono::steady_clock::time_point now);
   // What is to be sent next, nullptr when all was sent. A loss is returned as the part that was not announced on this stream.
   // Valid until the next call that changes the buffer.
   [[nodiscard]] const Item* next();
   // next() was sent.
-  void sent();
+  void sent(std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now());
   // next() is larger than the server takes: thins it, or turns it into a loss.
   void too_large();
 
@@ -140,6 +144,7 @@ class SendBuffer {
   std::uint64_t cursor_ = 1;                         // first seq not sent on this stream
   std::uint64_t kept_through_ = 0;                   // was here when this stream began
   std::chrono::steady_clock::time_point caught_up_;  // when that had been sent
+  SendWindow window_;                                // of this stream, since then
   std::uint64_t bad_only_before_ = 0;                // every report with a smaller seq has no full statistics
   std::uint64_t bare_before_ = 0;                    // every report with a smaller seq has none at all
   Item current_;                                     // what next() gave, when it is not (all of) an item in memory

@@ -320,7 +320,7 @@ void Sender::receive(Clock::time_point now) {
       return;
     }
     if (auto* hello = std::get_if<HelloAck>(&*message)) handle(std::move(*hello), now);
-    if (const auto* ack = std::get_if<Ack>(&*message)) handle(*ack);
+    if (const auto* ack = std::get_if<Ack>(&*message)) handle(*ack, now);
     if (const auto* fault = std::get_if<Fault>(&*message)) handle(*fault, now);
     if (auto* directive = std::get_if<Directive>(&*message)) {
       if (directive->stop) {
@@ -355,8 +355,9 @@ void Sender::handle(HelloAck&& ack, Clock::time_point now) {
   if (own) directives_.replace(std::move(ack.directives), ack.server_time_ms == 0 ? 0 : ack.server_time_ms - wall_ms());
 }
 
-void Sender::handle(const Ack& ack) {
+void Sender::handle(const Ack& ack, Clock::time_point now) {
   SendBuffer& buffer = outbox().buffer;
+  buffer.acked(ack.durable_seq, now);
   const std::uint64_t kept = keep_until_replicated_ ? ack.replicated_seq : ack.durable_seq;
   if (kept > buffer.durable_seq()) failures_ = 0;
   buffer.durable(kept);

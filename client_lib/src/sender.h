@@ -70,7 +70,7 @@ class Sender {
   void connect(Clock::time_point now);
   void receive(Clock::time_point now);
   void handle(HelloAck&& ack, Clock::time_point now);
-  void handle(const Ack& ack);
+  void handle(const Ack& ack, Clock::time_point now);
   void handle(const Fault& fault, Clock::time_point now);
   void write(Clock::time_point now);
   bool write_one(Clock::time_point now);

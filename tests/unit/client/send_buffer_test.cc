@@ -276,5 +276,63 @@ TEST(SendBuffer, WhatIsOverdueLosesItsStatistics) {
   EXPECT_EQ(buffer.counters().thinned, 1U);
 }
 
+// A server that takes what is sent and is late with it: reports at a steady pace, each durable `took` after it was sent.
+class Behind {
+ public:
+  explicit Behind(std::size_t tensors) : tensors_(tensors) { reconnect(); }
+
+  // Sends the next `count` reports, of which `kept_back` of the newest are not acked; returns how many of them went whole.
+  int send(int count, std::chrono::milliseconds took, std::uint64_t kept_back = 4) {
+    int whole = 0;
+    for (; count > 0; --count) {
+      const std::uint64_t seq = buffer_.last_seq() + 1;
+      buffer_.add_report(seq, Fullness::kFull, full_report(seq, tensors_));
+      now_ += std::chrono::milliseconds(50);
+      buffer_.thin_overdue(now_);
+      whole += buffer_.next()->fullness == Fullness::kFull ? 1 : 0;
+      buffer_.sent(now_);
+      sent_.push_back(now_);
+      if (seq <= kept_back) continue;
+      buffer_.acked(seq - kept_back, sent_[seq - kept_back - 1] + took);
+      buffer_.durable(seq - kept_back);
+    }
+    return whole;
+  }
+  void reconnect() {
+    buffer_.resume(buffer_.durable_seq());
+    send_all(buffer_);
+  }
+
+ private:
+  const std::size_t tensors_;
+  SendBuffer buffer_{32 * kPlenty};
+  std::chrono::steady_clock::time_point now_ = std::chrono::steady_clock::now();
+  std::vector<std::chrono::steady_clock::time_point> sent_;
+};
+
+TEST(SendBuffer, AServerThatIsBehindGetsFewerStatistics) {
+  using std::chrono::milliseconds;
+  Behind behind(1000);
+  EXPECT_EQ(behind.send(10, SendWindow::kLate), 10);  // in time
+  EXPECT_EQ(behind.send(1, milliseconds(2'000)), 1);  // it hung once
+  EXPECT_EQ(behind.send(10, milliseconds(100)), 10);
+  EXPECT_EQ(behind.send(2, milliseconds(900)), 2);
+  EXPECT_LT(behind.send(10, milliseconds(900)), 10);
+  const int whole = behind.send(20, milliseconds(900));
+  EXPECT_GT(whole, 0);
+  EXPECT_LT(whole, 20);
+  behind.send(20, milliseconds(100));
+  EXPECT_EQ(behind.send(20, milliseconds(100)), 20);  // it has caught up
+  behind.send(10, milliseconds(900));
+  EXPECT_LT(behind.send(10, milliseconds(900)), 10);
+  behind.reconnect();  // another server, perhaps: nothing is known of it
+  EXPECT_EQ(behind.send(4, milliseconds(100)), 4);
+}
+
+TEST(SendBuffer, ASlowDiskCostsASmallStreamNothing) {
+  Behind small(SendWindow::kLeast / full_report(1, 1).size() / 4);  // 16 KiB a report at most, three on their way
+  EXPECT_EQ(small.send(50, std::chrono::milliseconds(5'000), 2), 50);
+}
+
 }  // namespace
 }  // namespace scalewatch::client
