@@ -163,6 +163,11 @@ void AlertBook::stage(const engine::RunContext& run, const std::vector<domain::F
   for (const domain::FindingEvent& event : events) {
     std::string id = run.run_uid + "/" + event.finding.id;
     const auto [entry, is_new] = alerts.try_emplace(id);
+    // It comes and goes at once, as where attempts that were waited for close all together: it is told as both all the same.
+    if (event.change == Change::kResolved && std::find(touched.begin(), touched.end(), id) != touched.end()) {
+      settle(causes_of(alerts), entry->second, at);
+      pager_.changed(entry->second, at, batch);
+    }
     if (take_event(run, event, entry->second)) taken_on.insert(id);
     came_or_went = came_or_went || is_new || event.change == Change::kResolved;
     if (event.change == Change::kResolved) {

@@ -77,6 +77,26 @@ class RankLife(Case):
                 out[name] = float(value)
         return out
 
+    def test_what_a_run_is_decided_by_as_it_ends_is_told(self):
+        """All that joined have gone while another rank is still waited for: their attempts close with the last goodbye, all at once.
+        What is found in them opens and resolves in one commit, and sinks hear of both."""
+        sink = self.sink()
+        server = self.server(sinks=[{"name": "hook", "type": "webhook", "url": sink.url, "min_severity": "info"}])
+        client = Client(server.address)
+        self.addCleanup(client.close)
+        rank = Rank(client, "short", 0, 2)
+        rank.send_attempts(10, loss=float("nan"))
+        rank.all_durable()
+        self.assertEqual(self.run_of(server, "short")["attempts"], "0")  # the second rank is waited for
+        self.say_goodbye(rank)
+        wait_for("its end", lambda: self.run_of(server, "short")["status"] == "RUN_STATUS_FINISHED")
+        uid = self.run_of(server, "short")["run_uid"]
+        alerts = [a["id"] for a in server.cli_json("alerts", "--run", "short", "--all")["alerts"]]
+        self.assertIn("NonFiniteLoss", {alert.removeprefix(uid + "/").split("/")[0] for alert in alerts})
+        wanted = {f"{alert}/{transition}" for alert in alerts for transition in ("firing", "resolved")}
+        wait_for("each alert's firing and resolve", lambda: sink.keys() >= wanted)
+        self.assertEqual(sink.keys(), wanted)
+
     def say_goodbye(self, *ranks):
         for rank in ranks:
             rank.send(rank.goodbye(rank.seq))

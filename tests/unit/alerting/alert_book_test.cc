@@ -151,6 +151,26 @@ TEST_F(AlertBookTest, ResolveGoesExactlyToThoseThatWereSentAFiring) {
   }
 }
 
+// As where attempts that were waited for close all together with the run's end.
+TEST_F(AlertBookTest, WhatComesAndGoesInOneCommitIsToldAsBoth) {
+  const auto one = book();
+  const domain::Finding worst = sample_finding(Severity::kCritical);
+  engine::CommitBatch batch;
+  one->stage(sample_run(),
+             {{Change::kOpened, sample_finding(Severity::kWarning)}, {Change::kEscalated, worst}, {Change::kResolved, worst}},
+             batch);
+  std::vector<std::string> told;
+  for (const auto& row : batch.outbox) told.push_back(row.sink + " " + row.transition);
+  EXPECT_THAT(told,
+              ElementsAre("all firing", "chat firing", "pager firing", "all resolved", "chat resolved", "pager resolved"));
+  v1::Alert fired;
+  ASSERT_TRUE(fired.ParseFromString(batch.outbox.front().alert));
+  EXPECT_EQ(fired.state(), v1::ALERT_STATE_FIRING);
+  EXPECT_EQ(fired.finding().severity(), v1::SEVERITY_CRITICAL);
+  ASSERT_EQ(batch.alerts.size(), 1U);
+  EXPECT_EQ(batch.alerts.front().state, v1::ALERT_STATE_RESOLVED);
+}
+
 TEST_F(AlertBookTest, UpdatesAndAcknowledgementsTellNobody) {
   const auto one = book();
   owed(*one, Change::kOpened, Severity::kCritical);
@@ -335,6 +355,17 @@ TEST_F(PagingTest, WhatGoesWhileItsGroupWaitsStaysOnePage) {
   pages_.clear();
   restart();
   EXPECT_THAT(pages_for(kMinute, 1000), IsEmpty());
+}
+
+TEST_F(PagingTest, WhatComesAndGoesInOneCommitIsAPartOfItsGroupsPage) {
+  begin();
+  stage({{Change::kOpened, finding("NonFiniteLoss", Severity::kCritical)},
+         {Change::kOpened, finding("ScaleDrift", Severity::kWarning)},
+         {Change::kResolved, finding("NonFiniteLoss", Severity::kCritical)}});
+  restart();
+  EXPECT_THAT(pages_for(1000), ElementsAre("NonFiniteLoss firing", "NonFiniteLoss resolved"));
+  EXPECT_EQ(alert("NonFiniteLoss").state(), v1::ALERT_STATE_RESOLVED);
+  EXPECT_EQ(alert("ScaleDrift").pages_size(), 1);
 }
 
 TEST_F(PagingTest, ASilencedAlertLivesOnPagesNobodyAndPagesWhenItEnds) {
