@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "server/engine/ports/history_store.h"
+#include "server/history/chunk.h"
 #include "server/history/intervals.h"
 #include "server/history/measured.h"
 #include "server/history/scaler_reader.h"
@@ -65,6 +66,25 @@ struct OlderScore {
   double score = 0;  // the largest score() of its records (scores.h), of non-finite elements their sum
 };
 
+// Cells of equal width that a reader takes attempts together in, from its first attempt on.
+struct AttemptGrid {
+  std::uint64_t first = 0;
+  std::uint64_t width = 1;
+};
+
+// A tensor's records of one client start within a cell, taken together as one after the other would be.
+struct OlderSum {
+  OlderKey key;  // without seq
+  std::uint32_t id = 0;
+  Interval attempts;  // both ends have a record
+  TensorSummary sum;  // without places, norm and underflow
+};
+struct OlderSums {
+  std::vector<OlderSum> sums;  // in order of attempts
+  std::vector<Interval>
+      untold;  // cells whose records must be read: an attempt has several there, or a retrospective one; joined
+};
+
 class OlderHistory {
  public:
   virtual ~OlderHistory() = default;
@@ -77,6 +97,8 @@ class OlderHistory {
   // more than `limit`, and then the last attempt may not be whole.
   using Tensors = std::vector<std::pair<std::string, int>>;
   virtual std::vector<OlderRecord> records(const OlderRange& range, const Tensors& tensors, std::size_t limit) = 0;
+  // The same of one tensor in cells.
+  virtual OlderSums sums(const OlderRange& range, const Tensors::value_type& tensor, const AttemptGrid& grid) = 0;
   // Of each attempt the lowest rank's newest observation, in order; no more than `limit`.
   virtual std::vector<StoredScaler> scaler(const OlderRange& range, std::uint32_t scaler, std::size_t limit) = 0;
   // The scalers of a segment, rising.

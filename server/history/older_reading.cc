@@ -139,9 +139,11 @@ const v1::Report& OlderReading::rest(const StoredReport& report) {
 }
 
 std::vector<OlderRecord> OlderReading::tensor_page(const ReportRange& part, std::uint64_t first, const std::string& name,
-                                                   int role) {
+                                                   int role, const std::vector<Interval>& within) {
+  OlderRange page = range(first, part.last, part.rank);
+  page.within = within;
   return whole_attempts<OlderRecord>(kPageRecords, [&](std::size_t limit) {
-    return history_.records(range(first, part.last, part.rank), {{name, role}}, limit);
+    return history_.records(page, {{name, role}}, limit);
   });
 }
 

@@ -40,8 +40,13 @@ class OlderReading {
   const Records& records(const StoredReport& report) const;
   const v1::Report& rest(const StoredReport& report);
 
-  // A page of one tensor's records from `first` on, of whole attempts, in order; empty at the end.
-  std::vector<OlderRecord> tensor_page(const ReportRange& part, std::uint64_t first, const std::string& name, int role);
+  // A page of one tensor's records from `first` on, of whole attempts, in order; empty at the end. `within`: of these attempts
+  // alone; empty: of all.
+  std::vector<OlderRecord> tensor_page(const ReportRange& part, std::uint64_t first, const std::string& name, int role,
+                                       const std::vector<Interval>& within);
+  OlderSums tensor_sums(const ReportRange& part, const std::string& name, int role, const AttemptGrid& grid) {
+    return history_.sums(range(part.first, part.last, part.rank), {name, role}, grid);
+  }
   // streams.id of what a key says; absent: not known here.
   [[nodiscard]] std::optional<std::int64_t> stream_of(const OlderKey& key) const;
 

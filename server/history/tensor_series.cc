@@ -212,9 +212,64 @@ std::optional<std::uint64_t> TensorSeries::read_older(OlderReading& older, const
     return read_attempts(part, deadline, sink);
   }
   reading_.pause();
+  if (const auto grid = sink.grid(); grid && grid->width > 1) return read_sums(older, part, *grid, deadline, sink);
+  return read_older_records(
+      older, part, {}, deadline, [](std::uint64_t) {}, sink);
+}
+
+std::optional<std::uint64_t> TensorSeries::read_sums(OlderReading& older, const ReportRange& part, const AttemptGrid& grid,
+                                                     std::chrono::steady_clock::time_point deadline, Sink& sink) {
+  constexpr std::uint64_t kAtOnce = 1'000'000;  // attempts
+  const v1::TensorInfo& info = catalog_.tensors[tensor_].info;
+  ReportRange page = part;
+  for (; page.first <= part.last; page.first = page.last + 1) {
+    if (page.first != part.first && std::chrono::steady_clock::now() >= deadline) return page.first;
+    // To the end of a cell.
+    const std::uint64_t cells = (page.first - grid.first + kAtOnce) / grid.width + 1;
+    page.last = std::min(part.last, grid.first + cells * grid.width - 1);
+    OlderSums found = older.tensor_sums(page, info.name(), info.role(), grid);
+    for (const OlderSum& one : found.sums) {
+      if (slot_of(older, one.key, one.id) != nullptr) continue;
+      const std::uint64_t cell = grid.first + (one.attempts.first - grid.first) / grid.width * grid.width;
+      found.untold.push_back({std::max(page.first, cell), std::min(page.last, cell + grid.width - 1)});
+    }
+    found.untold = joined(std::move(found.untold));
+    auto next = found.sums.begin();
+    const auto told_before = [&](std::uint64_t attempt) {
+      for (; next != found.sums.end() && next->attempts.first < attempt; ++next) {
+        if (touches(next->attempts, found.untold)) continue;
+        sink.summary(next->attempts.first, next->attempts.last, next->sum);
+      }
+    };
+    if (!found.untold.empty()) {
+      const auto rest = read_older_records(older, page, found.untold, deadline, told_before, sink);
+      if (rest) return rest;
+    }
+    told_before(page.last + 1);
+  }
+  return std::nullopt;
+}
+
+const Catalog::Slot* TensorSeries::slot_of(const OlderReading& older, const OlderKey& key, std::uint32_t id) const {
+  const auto stream = older.stream_of(key);
+  const auto known = stream ? catalog_.streams.find(*stream) : catalog_.streams.end();
+  if (known == catalog_.streams.end() || id >= known->second.slots->size()) return nullptr;
+  const auto& slot = (*known->second.slots)[id];
+  return slot.tensor == tensor_ ? &slot : nullptr;
+}
+
+std::optional<std::uint64_t> TensorSeries::read_older_records(OlderReading& older, const ReportRange& part,
+                                                              const std::vector<Interval>& within,
+                                                              std::chrono::steady_clock::time_point deadline,
+                                                              const std::function<void(std::uint64_t attempt)>& before,
+                                                              Sink& sink) {
+  const v1::TensorInfo& info = catalog_.tensors[tensor_].info;
   for (std::uint64_t first = part.first; first <= part.last;) {
-    if (first != part.first && std::chrono::steady_clock::now() >= deadline) return first;
-    const auto rows = older.tensor_page(part, first, info.name(), info.role());
+    if (first != part.first && std::chrono::steady_clock::now() >= deadline) {
+      before(first);
+      return first;
+    }
+    const auto rows = older.tensor_page(part, first, info.name(), info.role(), within);
     if (rows.empty()) break;
     RankMerge merge;
     std::vector<std::uint32_t> done;  // ids of the rank
@@ -222,17 +277,16 @@ std::optional<std::uint64_t> TensorSeries::read_older(OlderReading& older, const
       const OlderRecord& row = rows[i];
       const bool new_rank = i == 0 || rows[i - 1].attempt != row.attempt || rows[i - 1].key.rank != row.key.rank;
       if (new_rank) done.clear();
-      const auto stream = older.stream_of(row.key);
-      const auto known = stream ? catalog_.streams.find(*stream) : catalog_.streams.end();
-      if (known != catalog_.streams.end() && row.id < known->second.slots->size()) {
-        const auto& slot = (*known->second.slots)[row.id];
-        if (slot.tensor == tensor_ && std::find(done.begin(), done.end(), row.id) == done.end()) {
-          merge.add(row.key.rank, slot.shard, row.measured);
-          done.push_back(row.id);
-        }
+      const auto* const slot = slot_of(older, row.key, row.id);
+      if (slot != nullptr && std::find(done.begin(), done.end(), row.id) == done.end()) {
+        merge.add(row.key.rank, slot->shard, row.measured);
+        done.push_back(row.id);
       }
       if (i + 1 < rows.size() && rows[i + 1].attempt == row.attempt) continue;
-      if (!merge.empty()) sink.record(row.attempt, merge.total());
+      if (!merge.empty()) {
+        before(row.attempt);
+        sink.record(row.attempt, merge.total());
+      }
       merge.clear();
     }
     first = rows.back().attempt + 1;

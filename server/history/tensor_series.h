@@ -4,11 +4,13 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
 #include "server/history/catalog.h"
 #include "server/history/intervals.h"
+#include "server/history/older_history.h"
 #include "server/history/report_reader.h"
 #include "server/history/stored_records.h"
 
@@ -27,6 +29,8 @@ class TensorSeries {
     // Records from attempt `first` to `last`, both of which have one.
     virtual void summary(std::uint64_t first, std::uint64_t last, const TensorSummary& summary) = 0;
     virtual void record(std::uint64_t attempt, const Measured& measured) = 0;
+    // Cells that are all it wants to know, none of which may hold a part of a summary; absent: every record.
+    [[nodiscard]] virtual std::optional<AttemptGrid> grid() const { return std::nullopt; }
   };
 
   TensorSeries(Reading& reading, const Catalog& catalog, std::uint32_t tensor)
@@ -57,6 +61,16 @@ class TensorSeries {
   [[nodiscard]] bool needs_reports() const;
   std::optional<std::uint64_t> read_older(OlderReading& older, const ReportRange& part,
                                           std::chrono::steady_clock::time_point deadline, Sink& sink);
+  // What a record's id says, if it is this tensor's; null: it is not.
+  [[nodiscard]] const Catalog::Slot* slot_of(const OlderReading& older, const OlderKey& key, std::uint32_t id) const;
+  // Of an older part: whole cells, and what they do not tell record by record.
+  std::optional<std::uint64_t> read_sums(OlderReading& older, const ReportRange& part, const AttemptGrid& grid,
+                                         std::chrono::steady_clock::time_point deadline, Sink& sink);
+  // Its records `within`, all where that is empty. `before`: called before an attempt is given to the sink.
+  std::optional<std::uint64_t> read_older_records(OlderReading& older, const ReportRange& part,
+                                                  const std::vector<Interval>& within,
+                                                  std::chrono::steady_clock::time_point deadline,
+                                                  const std::function<void(std::uint64_t attempt)>& before, Sink& sink);
   std::optional<std::uint64_t> read_local(const ReportRange& range, std::chrono::steady_clock::time_point deadline, Sink& sink);
   // Attempt by attempt, merged.
   std::optional<std::uint64_t> read_attempts(const ReportRange& range, std::chrono::steady_clock::time_point deadline,

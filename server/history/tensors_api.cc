@@ -139,6 +139,7 @@ class Points final : public TensorSeries::Sink {
     sum_.add(0, measured);
     last_attempt_ = attempt;
   }
+  [[nodiscard]] std::optional<AttemptGrid> grid() const override { return AttemptGrid{first_, width_}; }
 
  private:
   static constexpr std::uint64_t kWide = 4 * kStretchReports;

@@ -4,9 +4,8 @@
 
 #include "server/history/clickhouse/keys.h"
 #include "server/history/clickhouse/native.h"
-#include "server/history/clickhouse/score_rows.h"
+#include "server/history/clickhouse/older_sql.h"
 #include "server/history/clickhouse/shared.h"
-#include "server/history/score_groups.h"
 
 namespace scalewatch::clickhouse {
 
@@ -15,39 +14,6 @@ namespace {
 constexpr std::size_t kIdleConnections = 4;
 // A question must not keep people waiting as long as a batch may take.
 constexpr std::chrono::milliseconds kPatience{20'000};
-
-std::string segment_is(const history::OlderRange& range) {
-  return "run = " + std::to_string(run_key(range.run_uid)) + " AND segment = " + std::to_string(range.segment);
-}
-
-// A condition: `column` lies in one of them. `of`: gives an interval's ends in that column.
-template <class Of>
-std::string in_any(const char* column, const std::vector<history::Interval>& intervals, const Of& of) {
-  std::string any;
-  for (const auto& interval : intervals) {
-    any += (any.empty() ? "" : " OR ") + std::string(column) + " BETWEEN " + std::to_string(of(interval.first)) + " AND " +
-           std::to_string(of(interval.last));
-  }
-  return "(" + any + ")";
-}
-
-std::string where(const history::OlderRange& range) {
-  std::string out =
-      segment_is(range) + " AND attempt >= " + std::to_string(range.first) + " AND attempt <= " + std::to_string(range.last);
-  if (range.rank) out += " AND rank = " + std::to_string(*range.rank);
-  if (!range.within.empty()) out += " AND " + in_any("attempt", range.within, [](auto attempt) { return attempt; });
-  return out;
-}
-
-std::string are_named(const history::OlderHistory::Tensors& tensors) {
-  std::string named;
-  for (const auto& [name, role] : tensors) named += (named.empty() ? "" : ",") + std::to_string(tensor_key(name, role));
-  return named.empty() ? "" : " AND tensor IN (" + named + ")";
-}
-
-std::string limited(std::size_t limit) {
-  return " LIMIT " + std::to_string(limit);
-}
 
 }  // namespace
 
@@ -180,80 +146,6 @@ std::vector<std::uint32_t> Older::scaler_numbers(const std::string& run_uid, std
 
 std::uint64_t Older::key_of(const std::string& name, int role) const {
   return tensor_key(name, role);
-}
-
-// As the store's own cover (segment_cover.h): streams with records side by side, a rank that started again, retrospective ones.
-std::vector<history::Interval> Older::unscored(const history::OlderRange& range) {
-  constexpr std::size_t kMostCuts = 500;
-  enum Kind : std::uint8_t { kNone, kRecords, kBefore };
-  const std::string answer =
-      query("SELECT rank, stream, kind, min(attempt), max(attempt) FROM (SELECT rank, stream, attempt, multiIf(records = " +
-            std::to_string(kUnscored) + ", 2, records > 0, 1, 0) AS kind FROM reports WHERE " + where(range) +
-            " AND retrospective = 0) GROUP BY rank, stream, kind ORDER BY rank, stream, kind");
-  std::vector<history::StreamInterval> with_records;
-  std::map<std::uint32_t, std::vector<history::StreamInterval>> by_rank;
-  std::vector<history::Interval> cuts;
-  std::map<std::pair<std::uint32_t, std::uint64_t>, std::int64_t> numbers;  // of streams
-  for (RowReader rows(answer); !rows.done();) {
-    const std::uint32_t rank = rows.u32();
-    const std::uint64_t stream = rows.u64();
-    const auto kind = rows.get<std::uint8_t>();
-    const std::uint64_t first = rows.u64();
-    const history::StreamInterval part{
-        {first, rows.u64()}, numbers.try_emplace({rank, stream}, static_cast<std::int64_t>(numbers.size())).first->second};
-    by_rank[rank].push_back(part);
-    if (kind != kNone) with_records.push_back(part);
-    if (kind == kBefore) cuts.push_back(part.attempts);
-  }
-  const auto take = [&](std::vector<history::Interval> found) { cuts.insert(cuts.end(), found.begin(), found.end()); };
-  take(history::overlaps(std::move(with_records)));
-  for (auto& [rank, own] : by_rank) take(history::overlaps(std::move(own)));
-  const std::string details = query("SELECT DISTINCT attempt FROM reports WHERE " + where(range) +
-                                    " AND retrospective = 1 ORDER BY attempt" + limited(kMostCuts));
-  for (RowReader rows(details); !rows.done();) {
-    const std::uint64_t attempt = rows.u64();
-    cuts.push_back({attempt, attempt});
-  }
-  cuts = history::joined(std::move(cuts));
-  if (cuts.size() >= kMostCuts) return {{range.first, range.last}};
-  return cuts;
-}
-
-std::vector<history::OlderScore> Older::scores(const history::OlderRange& range, history::By::By by, const Tensors& tensors,
-                                               std::uint64_t first, std::uint64_t width) {
-  const auto cell_of = [&](const std::string& attempt) {
-    if (width == 0) return std::string("toUInt64(0)");
-    return "intDiv(" + attempt + " - " + std::to_string(first) + ", " + std::to_string(width) + ")";
-  };
-  std::vector<history::OlderScore> scores;
-  if (history::adds(by)) {
-    // Each once, however often it was sent.
-    const std::string answer =
-        query("SELECT tensor, toUInt64(" + cell_of("attempt") +
-              ") AS cell, sum(one) FROM (SELECT tensor, attempt, any(bad) AS one FROM "
-              "non_finite WHERE " +
-              where(range) + are_named(tensors) + " GROUP BY tensor, attempt, rank, stream, seq, id) GROUP BY tensor, cell");
-    for (RowReader rows(answer); !rows.done();) {
-      const std::uint64_t tensor = rows.u64();
-      const std::uint64_t cell = rows.u64();
-      scores.push_back({tensor, cell, static_cast<double>(rows.u64())});
-    }
-    return scores;
-  }
-  const Stat stat = stat_of(by);
-  // A group's first attempt decides its cell.
-  const std::string answer = query(
-      "SELECT tensor, target, toUInt64(" + cell_of("(greatest(grp * " + std::to_string(history::kGroupAttempts) + ", 9) - 9)") +
-      ") AS cell, max(score) FROM scores WHERE " + segment_is(range) + " AND stat = " + std::to_string(static_cast<int>(stat)) +
-      " AND " + in_any("grp", range.within, [](auto attempt) { return history::group_of(attempt); }) + are_named(tensors) +
-      " GROUP BY tensor, target, cell");
-  for (RowReader rows(answer); !rows.done();) {
-    const std::uint64_t tensor = rows.u64();
-    const auto target = rows.get<std::uint8_t>();
-    const std::uint64_t cell = rows.u64();
-    scores.push_back({tensor, cell, score_of(stat, target, rows.u64())});
-  }
-  return scores;
 }
 
 // What is there of places that a later owner filled otherwise stays for ever, for the order of inputs tells terms apart.

@@ -21,6 +21,8 @@ class Older final : public history::OlderHistory {
   std::vector<history::OlderReport> reports(const history::OlderRange& range, std::size_t limit) override;
   std::vector<history::OlderRecord> records(const history::OlderRange& range, const Tensors& tensors,
                                             std::size_t limit) override;
+  history::OlderSums sums(const history::OlderRange& range, const Tensors::value_type& tensor,
+                          const history::AttemptGrid& grid) override;
   std::vector<history::StoredScaler> scaler(const history::OlderRange& range, std::uint32_t scaler, std::size_t limit) override;
   std::vector<std::uint32_t> scaler_numbers(const std::string& run_uid, std::uint32_t segment) override;
   std::vector<history::Interval> unscored(const history::OlderRange& range) override;

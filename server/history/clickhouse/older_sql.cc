@@ -1,0 +1,29 @@
+#include "server/history/clickhouse/older_sql.h"
+
+#include "server/history/clickhouse/keys.h"
+
+namespace scalewatch::clickhouse {
+
+std::string segment_is(const history::OlderRange& range) {
+  return "run = " + std::to_string(run_key(range.run_uid)) + " AND segment = " + std::to_string(range.segment);
+}
+
+std::string where(const history::OlderRange& range) {
+  std::string out =
+      segment_is(range) + " AND attempt >= " + std::to_string(range.first) + " AND attempt <= " + std::to_string(range.last);
+  if (range.rank) out += " AND rank = " + std::to_string(*range.rank);
+  if (!range.within.empty()) out += " AND " + in_any("attempt", range.within, [](auto attempt) { return attempt; });
+  return out;
+}
+
+std::string are_named(const history::OlderHistory::Tensors& tensors) {
+  std::string named;
+  for (const auto& [name, role] : tensors) named += (named.empty() ? "" : ",") + std::to_string(tensor_key(name, role));
+  return named.empty() ? "" : " AND tensor IN (" + named + ")";
+}
+
+std::string limited(std::size_t limit) {
+  return " LIMIT " + std::to_string(limit);
+}
+
+}  // namespace scalewatch::clickhouse

@@ -1,0 +1,205 @@
+// Records a second through scalewatchd into ClickHouse, beside ClickHouse's own inserts of the same rows.
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "server/history/clickhouse/connection.h"
+#include "server/history/clickhouse/native.h"
+#include "server/history/clickhouse/tables.h"
+#include "tests/bench/clickhouse/parts.h"
+#include "tests/bench/support/load.h"
+#include "tests/bench/support/server_process.h"
+
+namespace scalewatch::bench {
+
+namespace {
+
+// CPU time of the ClickHouse server so far, seconds.
+double cpu_of_server() {
+  const char* const pid = std::getenv("SCALEWATCH_CLICKHOUSE_PID");
+  std::ifstream in(std::string("/proc/") + (pid == nullptr ? "0" : pid) + "/stat");
+  std::string text;
+  std::getline(in, text);
+  const auto name_end = text.rfind(')');
+  if (name_end == std::string::npos) return 0;
+  unsigned long user = 0;
+  unsigned long system = 0;
+  std::sscanf(text.c_str() + name_end + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system);
+  return static_cast<double>(user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+std::uint64_t number(clickhouse::Connection& connection, const std::string& sql) {
+  const std::string answer = connection.query(sql + " FORMAT RowBinary");
+  return clickhouse::RowReader(answer).u64();
+}
+
+double through(const Arguments& arguments, const clickhouse::Options& options, Output& out) {
+  const std::string config = "collection:\n  stats_leader: false\nhistory:\n  clickhouse:\n    hosts: " + options.hosts +
+                             "\n    database: " + options.database + "\n";
+  ServerProcess server(config);
+  clickhouse::Connection connection(options);
+  LoadOptions load_options;
+  load_options.server = server.address();
+  load_options.streams = arguments.streams;
+  load_options.tensors = arguments.tensors;
+  const double cpu_before = cpu_of_server();
+  const auto begin = Clock::now();
+  Load load(load_options);
+  std::this_thread::sleep_for(std::chrono::seconds(arguments.seconds));
+  const std::uint64_t during = number(connection, "SELECT count() FROM records");
+  const double loaded = seconds_since(begin);
+  const auto totals = load.finish();
+  const double expected = static_cast<double>(totals.durable - totals.thinned) * arguments.tensors;
+  std::uint64_t there = 0;
+  for (std::uint64_t before = 1; there < static_cast<std::uint64_t>(expected) && before != there;) {
+    before = there;
+    for (int i = 0; i < 600 && there == before; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      there = number(connection, "SELECT count() FROM records");
+    }
+  }
+  const double all = seconds_since(begin);
+  const double cpu = cpu_of_server() - cpu_before;
+  out.put("through scalewatchd, durable on its disk", static_cast<double>(totals.durable) * arguments.tensors / loaded,
+          "records/s", 0);
+  out.put("  in ClickHouse when the load ended", static_cast<double>(during) / loaded, "records/s", 0);
+  out.put("  until all was there", static_cast<double>(there) / all, "records/s (goal 1000000)", 0);
+  out.put("  records", static_cast<double>(there), "", 0);
+  out.put("  reports thinned", static_cast<double>(totals.thinned), "", 0);
+  out.put("  scalewatchd's CPU a record", server.cpu_seconds() / static_cast<double>(there) * 1e9, "ns", 0);
+  out.put("  ClickHouse's CPU a record", cpu / static_cast<double>(there) * 1e9, "ns", 0);
+  out.put("  scalewatchd's peak memory", static_cast<double>(server.peak_memory()) / 1e6, "MB", 0);
+  server.stop();
+  return static_cast<double>(there) / all;
+}
+
+// A block of rows as one half of a server's batch, that can be made the next rows in time.
+class Half {
+ public:
+  // `rows`: of all columns of `records`, in RowBinary.
+  Half(const std::string& rows, std::uint64_t period) : period_(period) {
+    clickhouse::Block block(clickhouse::columns_of("records"));
+    for (clickhouse::RowReader from(rows); !from.done(); block.row_done()) {
+      std::size_t column = 0;
+      const auto next = [&]<class Number>(Number) { block[column++].add(from.get<Number>()); };
+      const std::string_view types = clickhouse::columns_of("records");
+      for (std::size_t at = 0; at < types.size();) {
+        const std::size_t space = types.find(' ', at);
+        const std::size_t end = std::min(types.find(", ", space), types.size());
+        const std::string_view type = types.substr(space + 1, end - space - 1);
+        if (type == "UInt8") next(std::uint8_t{});
+        if (type == "Date") next(std::uint16_t{});
+        if (type == "UInt32") next(std::uint32_t{});
+        if (type == "UInt64") next(std::uint64_t{});
+        if (type == "Float32") next(float{});
+        if (type == "Float64") next(double{});
+        at = end + 2;
+      }
+    }
+    rows_ = block.rows();
+    const auto parts = block.native();
+    constexpr std::size_t kAttempt = 2 + 2 * 3;  // of the parts: a head, then for each column a head and its values
+    for (std::size_t i = 0; i < parts.all.size(); ++i) {
+      if (i == kAttempt) attempts_at_ = native_.size();
+      native_ += parts.all[i];
+    }
+  }
+  [[nodiscard]] std::uint64_t rows() const { return rows_; }
+  [[nodiscard]] const std::string& native() const { return native_; }
+  void go_on() {
+    for (std::size_t row = 0; row < rows_; ++row) {
+      char* const at = native_.data() + attempts_at_ + row * sizeof(std::uint64_t);
+      std::uint64_t attempt = 0;
+      std::memcpy(&attempt, at, sizeof attempt);
+      attempt += period_;
+      std::memcpy(at, &attempt, sizeof attempt);
+    }
+  }
+
+ private:
+  const std::uint64_t period_;
+  std::uint64_t rows_ = 0;
+  std::string native_;
+  std::size_t attempts_at_ = 0;
+};
+
+// What is in `records` now, sent again to a table of its own with nothing beside: rows, order and size of inserts are those of
+// the server's batches, and no row comes twice. Four senders, each with halves of its own.
+double direct(const Arguments& arguments, const clickhouse::Options& options, Output& out) {
+  constexpr std::uint64_t kSenders = 4;
+  constexpr std::uint64_t kBatch = 1'000'000;  // history.clickhouse.batch_records
+  clickhouse::Connection connection(options);
+  const std::uint64_t attempts = number(connection, "SELECT max(attempt) FROM records") / 2;  // of a window; there are two
+  const std::uint64_t window =
+      std::min<std::uint64_t>(attempts, kBatch / (std::uint64_t{arguments.streams} * arguments.tensors));
+  if (window == 0) throw std::runtime_error("too few rows: more --seconds");
+  const std::uint64_t batch = window * arguments.streams * arguments.tensors;
+  const std::string order = "run, segment, tensor, attempt, rank, stream, seq, id";
+  std::vector<Half> halves;
+  for (std::uint64_t i = 0; i < kSenders; ++i) {
+    const std::uint64_t first = 1 + i / 2 * window;
+    halves.emplace_back(
+        connection.query("SELECT * FROM records WHERE attempt BETWEEN " + std::to_string(first) + " AND " +
+                             std::to_string(first + window - 1) + " ORDER BY " + order + " LIMIT " +
+                             std::to_string(i % 2 * (batch / 2)) + ", " + std::to_string(batch / 2) + " FORMAT RowBinary",
+                         std::chrono::minutes(1)),
+        2 * window);
+  }
+  connection.query("CREATE TABLE direct AS records");
+  std::vector<std::thread> senders;
+  std::atomic<std::uint64_t> done{0};
+  std::atomic<bool> failed{false};
+  const double cpu_before = cpu_of_server();
+  const auto begin = Clock::now();
+  for (Half& half : halves) {
+    senders.emplace_back([&] {
+      try {
+        for (clickhouse::Connection own(options); seconds_since(begin) < arguments.seconds; half.go_on()) {
+          own.insert_raw("direct", half.native());
+          done += half.rows();
+        }
+      } catch (const std::exception& error) {
+        std::fprintf(stderr, "%s\n", error.what());
+        failed = true;
+      }
+    });
+  }
+  for (auto& sender : senders) sender.join();
+  if (failed) throw std::runtime_error("direct inserts failed");
+  const double rate = static_cast<double>(done) / seconds_since(begin);
+  out.put("direct inserts of such rows", rate, "records/s", 0);
+  out.put("  ClickHouse's CPU a record", (cpu_of_server() - cpu_before) / static_cast<double>(done) * 1e9, "ns", 0);
+  connection.query("DROP TABLE direct");
+  return rate;
+}
+
+}  // namespace
+
+double merged_bytes(const clickhouse::Options& options, const std::string& table) {
+  clickhouse::Connection connection(options);
+  connection.query("OPTIMIZE TABLE " + table + " FINAL", std::chrono::minutes(10));
+  return static_cast<double>(number(connection, "SELECT sum(bytes_on_disk) FROM system.parts WHERE active AND database = '" +
+                                                    options.database + "' AND table = '" + table + "'"));
+}
+
+void inserts(const Arguments& arguments, const clickhouse::Options& options, Output& out) {
+  const double shared = through(arguments, options, out);
+  const double alone = direct(arguments, options, out);
+  out.put("share of direct inserts", shared / alone, "(goal 0.5)", 2);
+  clickhouse::Connection connection(options);
+  const auto records = static_cast<double>(number(connection, "SELECT count() FROM records"));
+  for (const char* table : {"records", "scores", "payloads"}) {
+    out.put(std::string("bytes a record in ") + table + ", merged", merged_bytes(options, table) / records, "", 2);
+  }
+}
+
+}  // namespace scalewatch::bench

@@ -1,0 +1,59 @@
+// What the parts of the benchmark share: what is asked of it, what it prints, and clocks.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+#include "server/history/clickhouse/options.h"
+
+namespace scalewatch::bench {
+
+using Clock = std::chrono::steady_clock;
+
+struct Arguments {
+  bool json = false;
+  std::string only;  // inserts or questions; empty: both
+  std::uint32_t seconds = 10;
+  std::uint32_t streams = 8;
+  std::uint32_t tensors = 1000;
+  std::uint32_t attempts = 2000;
+  std::uint32_t wide = 1000;
+  std::uint32_t lengthy = 100'000;
+};
+
+inline double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// Lines for people, or one JSON object.
+class Output {
+ public:
+  explicit Output(bool json) : json_(json) {}
+  ~Output() {
+    if (json_) std::printf("}\n");
+  }
+  void put(const std::string& name, double value, const char* unit, int digits = 1) {
+    if (json_) {
+      std::printf("%s\"%s\": %.*f", first_ ? "{" : ", ", name.c_str(), digits, value);
+    } else {
+      std::printf("%-52s %.*f %s\n", name.c_str(), digits, value, unit);
+    }
+    first_ = false;
+    std::fflush(stdout);
+  }
+
+ private:
+  const bool json_;
+  bool first_ = true;
+};
+
+// Records a second through scalewatchd into ClickHouse, beside ClickHouse's own inserts of the same rows.
+void inserts(const Arguments& arguments, const clickhouse::Options& options, Output& out);
+// Questions about histories of which only ClickHouse has the rows.
+void questions(const Arguments& arguments, const clickhouse::Options& options, Output& out);
+// How many bytes a table has on disk, once all is merged.
+double merged_bytes(const clickhouse::Options& options, const std::string& table);
+
+}  // namespace scalewatch::bench
