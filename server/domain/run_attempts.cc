@@ -30,6 +30,14 @@ void RunFold::step(const ScalerReport& scaler, Rank rank, Attempt attempt, std::
   for (Rule* rule : looking_.at_steps) rule->on_step(moved, context);
 }
 
+void RunFold::step_first(const JoinedAttempt& joined) {
+  for (const RankReport& report : joined.reports) {
+    for (const ScalerReport& scaler : report.scalers) {
+      if (run_.scalers[scaler.track].leader == report.rank) step(scaler, report.rank, joined.attempt, report.step, &report);
+    }
+  }
+}
+
 RunFold::Looking RunFold::who_looks() const {
   Looking looking;
   for (const auto& rule : rules_) {

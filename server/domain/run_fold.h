@@ -105,6 +105,8 @@ class RunFold {
 
   // report: of that rank; null when it came too late to be joined.
   void step(const ScalerReport& scaler, Rank rank, Attempt attempt, std::int64_t number, const RankReport* report);
+  // All before it are closed: scalers step whose leaders have reported it.
+  void step_first(const JoinedAttempt& joined);
   void close(JoinedAttempt& joined);
   void take_latest(const JoinedAttempt& joined);
   // -Inf in an activation is no mask where a rank that measured it found none, and no applied attempt had it: told at the

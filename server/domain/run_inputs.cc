@@ -129,6 +129,7 @@ void RunFold::on(const AttemptDigest& input) {
   }
 
   JoinedAttempt* joined = nullptr;
+  const bool ahead = !pending_.empty() && pending_.first().attempt < input.attempt;
   if (input.attempt > run_.closed) {
     joined = pending_.find(input.attempt);
     if (joined == nullptr && pending_.size() < kMaxPending) joined = &pending_.add(input.attempt);
@@ -148,6 +149,8 @@ void RunFold::on(const AttemptDigest& input) {
     scaler.track = *track;
     scaler.seen = seen;
   }
+  // One that runs ahead waits: what rules say of an attempt knows whom those before it blame.
+  if (ahead && report != nullptr) return;
   for (const ScalerReport& scaler : *told) {
     if (run_.scalers[scaler.track].leader == input.rank) step(scaler, input.rank, input.attempt, input.step, report);
   }
@@ -159,6 +162,7 @@ void RunFold::on(const AttemptClosed& input) {
     if (joined.attempt == input.attempt && !input.missing.empty()) joined.missing = input.missing;
     close(joined);
     pending_.drop_first();
+    if (!pending_.empty()) step_first(pending_.first());
   }
   run_.closed = std::max(run_.closed, input.attempt);
 }

@@ -90,7 +90,9 @@ class Told {
   std::map<std::string, std::string> text_;
 };
 
-Told fold(const Attempts& attempts, bool goodbyes_first) {
+enum class Order : std::uint8_t { kInStep, kAhead, kGoodbyesFirst };
+
+Told fold(const Attempts& attempts, Order order) {
   Driver run({.ranks = kRanks, .parameters = {{"growth_interval", 5.0}}});
   run.now = kNow;
   run.state = RunState();
@@ -102,11 +104,12 @@ Told fold(const Attempts& attempts, bool goodbyes_first) {
   }
   const auto tell = [&](Rank rank, std::size_t i) { run.send(attempts[i][rank]); };
   constexpr Rank kBehind = kRanks - 1;
-  for (Rank rank = 0; rank < kBehind; ++rank) {
+  for (Rank rank = 0; rank < kBehind && order != Order::kInStep; ++rank) {
     for (std::size_t i = kTogether; i < attempts.size(); ++i) tell(rank, i);
-    if (goodbyes_first) run.send(RankLeft{rank, "done", kNow});
+    if (order == Order::kGoodbyesFirst) run.send(RankLeft{rank, "done", kNow});
   }
   for (std::size_t i = kTogether; i < attempts.size(); ++i) {
+    for (Rank rank = 0; rank < kBehind && order == Order::kInStep; ++rank) tell(rank, i);
     tell(kBehind, i);
     run.close(i + 1);
   }
@@ -120,12 +123,26 @@ TEST(GoodbyeOrder, BeforeTheClosingOfWhatWasReportedChangesNothing) {
   std::set<std::string> rules;
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     const Attempts attempts = random_attempts(seed);
-    const Told expected = fold(attempts, false);
-    fold(attempts, true).expect_equal(expected, seed);
+    const Told expected = fold(attempts, Order::kAhead);
+    fold(attempts, Order::kGoodbyesFirst).expect_equal(expected, seed);
     rules.merge(expected.rules());
   }
   for (const char* rule : {"AllZeroGradient", "DominantGradient", "Fp8Saturation", "GradientUnderflow", "LostUpdates",
                            "LowHeadroom", "OptimizerStateUnderflow", "RangeTooWide", "NonFiniteGradient"}) {
+    EXPECT_TRUE(rules.contains(rule)) << rule << " was never found: it is not tested";
+  }
+}
+
+// A rule over scalers looks at an attempt when its leader tells it, and not before all earlier ones are closed and blamed.
+TEST(RanksAhead, FindWhatThoseInStepFind) {
+  std::set<std::string> rules;
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    const Attempts attempts = random_attempts(seed);
+    const Told expected = fold(attempts, Order::kInStep);
+    fold(attempts, Order::kAhead).expect_equal(expected, seed);
+    rules.merge(expected.rules());
+  }
+  for (const char* rule : {"ConsecutiveSkips", "FrequentSkippedSteps", "NonFiniteGradient", "ScaleDrift"}) {
     EXPECT_TRUE(rules.contains(rule)) << rule << " was never found: it is not tested";
   }
 }

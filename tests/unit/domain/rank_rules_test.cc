@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "server/domain/model.h"
 #include "tests/unit/domain/driver.h"
@@ -149,23 +151,35 @@ TEST(Goodbye, ResolvesEverythingAlsoWhatClosesLater) {
 TEST(Leader, ItsDigestAloneFiresAndTheNextTakesOver) {
   Driver driver({.ranks = 3});
   driver.attempts(2, false);
-  // Rank 0 runs ahead: five skips before anybody else reported or anything closed.
-  for (int i = 0; i < 5; ++i, ++driver.next) {
-    AttemptDigest digest = driver.digest(0, true);
-    digest.scalers[0].scale_after = driver.policy->update(true);
+  const auto tell = [&](Rank rank, Attempt attempt, double scale) {
+    const Attempt next = std::exchange(driver.next, attempt);
+    AttemptDigest digest = driver.digest(rank, true);
+    digest.scalers[0].scale_after = scale;
     driver.send(digest);
+    driver.next = next;
+  };
+  const auto skipped = [&] { return driver.state.view().scalers[0].skipped; };
+  // Rank 0 alone tells five skips: the last is seen before its attempt closes.
+  std::vector<double> scales;
+  for (std::uint64_t i = 0; i < 7; ++i) scales.push_back(driver.policy->update(true));
+  for (std::uint64_t i = 0; i < 5; ++i) {
+    tell(0, 3 + i, scales[i]);
+    EXPECT_EQ(skipped(), i + 1);
+    if (i < 4) driver.close(3 + i, {1, 2});
   }
   EXPECT_TRUE(driver.open("ConsecutiveSkips"));
-  EXPECT_EQ(driver.state.view().scalers[0].skipped, 5u);
-  // It leaves; rank 1 tells the same attempts (not taken twice) and two more.
+  // What it tells of later attempts waits: whom the fifth blames is not known yet.
+  tell(0, 8, scales[5]);
+  EXPECT_EQ(skipped(), 5U);
+  driver.close(7, {1, 2});
+  EXPECT_EQ(skipped(), 6U);
+  // It leaves; rank 1 tells the same attempt (not taken twice) and one more.
   driver.send(RankLeft{0, "finished", driver.now});
-  driver.next -= 5;
-  for (int i = 0; i < 7; ++i, ++driver.next) {
-    AttemptDigest digest = driver.digest(1, true);
-    digest.scalers[0].scale_after = driver.policy->scale();
-    driver.send(digest);
-  }
-  EXPECT_EQ(driver.state.view().scalers[0].skipped, 7u);
+  tell(1, 8, scales[5]);
+  tell(1, 9, scales[6]);
+  EXPECT_EQ(skipped(), 6U);
+  driver.close(8, {2});
+  EXPECT_EQ(skipped(), 7U);
 }
 
 TEST(Leader, AnAttemptThatItMissedIsTakenFromAnotherAtTheClose) {
