@@ -468,7 +468,9 @@ void Sender::send(const std::string& message) {
 
 void Sender::on_end(const Stream::End& end, Clock::time_point now) {
   const bool done = outbox().buffer.all_durable();
-  const bool left = state_ == State::kLeaving && (done || (end.code == 0 && left_over_.empty()));
+  // A goodbye that a server took with it into its own end is said again: without it the run would count as lost.
+  const bool said = left_over_.empty() && (end.code == 0 || (done && !mail_.say_goodbye));
+  const bool left = state_ == State::kLeaving && (said || (done && !left_over_.empty()));
   const bool settled = (state_ == State::kLive || state_ == State::kLeaving) && now - live_since_ >= kSettled;
   stream_.reset();
   if (left) {

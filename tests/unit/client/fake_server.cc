@@ -123,7 +123,11 @@ grpc::Status FakeServer::Stream(grpc::ServerContext* /*context*/,
     if (answer.kind_case() != v1::ServerMessage::KIND_NOT_SET) stream->Write(answer);
     if (more) stream->Write(*more);
     if (fatal) return {grpc::StatusCode::ABORTED, "refused by the test"};
-    if (message.has_goodbye()) break;
+    if (message.has_goodbye()) {
+      const std::lock_guard lock(mutex_);
+      if (!std::exchange(behaviour_.loses_goodbye, false)) break;
+      return {grpc::StatusCode::UNAVAILABLE, "the server is shutting down"};
+    }
   }
   return grpc::Status::OK;
 }

@@ -21,6 +21,7 @@ struct Behaviour {
   bool ack = true;    // each report and loss is durable at once
   bool greet = true;  // false: Hello is never answered
   bool need_table = true;
+  bool loses_goodbye = false;                                 // ends the stream as a server that goes away at the first one
   std::optional<std::uint64_t> resume_after;                  // default: the highest seq acknowledged
   std::uint32_t max_message_bytes = 0;                        // 0 = not said
   v1::FaultCause hello_fault = v1::FAULT_CAUSE_UNSPECIFIED;   // answer to Hello instead of HelloAck

@@ -59,6 +59,21 @@ TEST(Stream, GoodbyeComesLastAndCloseIsTrue) {
   EXPECT_EQ(server.reports(50).size(), 50U);
 }
 
+TEST(Stream, AGoodbyeThatAServerTookWithItIsSaidAgain) {
+  FakeServer::Behaviour leaves;
+  leaves.loses_goodbye = true;
+  FakeServer server(leaves);
+  Monitor monitor(options(server.address()));
+  attempts(monitor, tensor_of(monitor), 5);
+  EXPECT_TRUE(monitor.wait_durable(20'000));
+  EXPECT_TRUE(monitor.close(20'000, "finished"));
+  int goodbyes = 0;
+  for (const auto& message : server.messages()) goodbyes += message.has_goodbye() ? 1 : 0;
+  EXPECT_EQ(goodbyes, 2);
+  EXPECT_EQ(server.hellos().size(), 2U);
+  EXPECT_EQ(server.reports(5).size(), 5U);
+}
+
 TEST(Stream, ResumesAfterARestartWithoutRepeatsOrGaps) {
   FakeServer::Behaviour silent;
   silent.ack = false;
