@@ -213,9 +213,8 @@ void Batch::add_scores() {
 // Reports are few and name much the same tensors: rows are dealt out to these, report by report.
 void Batch::sort_records() {
   std::sort(rows_.begin(), rows_.end());
-  std::vector<std::uint32_t> order;
-  order.reserve(records.rows());
-  std::vector<std::uint32_t> number(records.rows());  // of a row's tensor
+  std::vector<std::uint32_t> number(records.rows());  // of a row's tensor; then the row's place
+  std::size_t next_place = 0;
   for (std::size_t begin = 0, end = 0; begin < rows_.size(); begin = end) {
     std::unordered_map<std::uint64_t, std::uint32_t> numbers;
     std::vector<std::pair<std::uint64_t, std::uint32_t>> tensors;  // with its number
@@ -239,16 +238,14 @@ void Batch::sort_records() {
       }
     }
     std::sort(tensors.begin(), tensors.end());
-    std::size_t next = order.size();
-    for (const auto& [tensor, its] : tensors) next += std::exchange(place[its], next);
-    order.resize(next);
+    for (const auto& [tensor, its] : tensors) next_place += std::exchange(place[its], next_place);
     for (std::size_t i = begin; i < end; ++i) {
       for (std::size_t row = rows_[i].first; row < rows_[i].first + rows_[i].count; ++row) {
-        order[place[number[row]]++] = static_cast<std::uint32_t>(row);
+        number[row] = static_cast<std::uint32_t>(place[number[row]]++);
       }
     }
   }
-  records.reorder(order);
+  records.reorder(number);
 }
 
 void Batch::add_input(const engine::InputRow& row) {

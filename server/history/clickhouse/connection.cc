@@ -195,7 +195,9 @@ void Connection::insert_raw(const std::string& table, std::string_view native) {
 }
 
 void Connection::insert_parts(const std::string& table, std::vector<std::string_view> parts) {
-  Request request{.parameters = std::string(options_.sharded() ? "&insert_distributed_sync=1" : "") +
+  // A block is sent whole: ClickHouse need not copy it to see whether another one goes with it.
+  Request request{.parameters = std::string("&min_insert_block_size_rows=1&min_insert_block_size_bytes=1") +
+                                (options_.sharded() ? "&insert_distributed_sync=1" : "") +
                                 "&query=" + escaped("INSERT INTO " + table + " FORMAT Native"),
                   .body = std::move(parts)};
   std::string packed;

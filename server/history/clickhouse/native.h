@@ -85,8 +85,8 @@ class Block {
   void row_done(std::size_t rows = 1) { rows_ += rows; }
   [[nodiscard]] std::size_t rows() const { return rows_; }
   [[nodiscard]] std::size_t bytes() const;
-  // Puts the rows of a block of numbers alone into this order.
-  void reorder(std::span<const std::uint32_t> rows);
+  // Puts each row of a block of numbers alone where `places` says, each place once.
+  void reorder(std::span<const std::uint32_t> places);
   // The block as it is sent: parts that follow each other, valid until the block changes.
   struct Parts {
     std::deque<std::string> heads;  // what `all` points to beside the block
