@@ -41,6 +41,8 @@ void probe(const Address& address) {
 
 constexpr int kStreamWindow = 1 << 20;  // bytes; at 10 ms to and fro a stream carries 100 MB/s
 
+constexpr int kPollers = 2;  // threads a core that wait for calls
+
 // gRPC's own messages are about its insides; they go where somebody who looks for them finds them.
 void log_grpc(gpr_log_func_args* args) {
   log::debug(args->message, {{"from", "grpc"}});
@@ -90,6 +92,9 @@ GrpcListener::GrpcListener(const Address& address, const GrpcOptions& options, s
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, to_int(options.min_ping_interval));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, to_int(kIdle));
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, to_int(kHandshake));
+  // Threads that answer stay for the next call: each that ends takes its part of the allocator's memory with it.
+  builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, kPollers);
+  builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, kPollers * 2);
   int port = 0;
   builder.AddListeningPort(address.text(), credentials_, &port);
   for (const auto& service : services_) builder.RegisterService(service.get());

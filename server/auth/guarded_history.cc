@@ -86,5 +86,12 @@ Status GuardedHistory::get_scaler_history(const v1::GetScalerHistoryRequest& req
 Status GuardedHistory::get_heat_map(const v1::GetHeatMapRequest& request, v1::GetHeatMapResponse& response) {
   return ask(&engine::HistoryApi::get_heat_map, request, response);
 }
+Status GuardedHistory::encode_runs(const v1::ListRunsRequest& request, std::string& answer) {
+  // What a caller may see of a list is decided by its names.
+  return caller_.may_read_all() ? api_.encode_runs(request, answer) : HistoryApi::encode_runs(request, answer);
+}
+Status GuardedHistory::encode_attempt(const v1::GetAttemptRequest& request, std::string& answer) {
+  return ask(&engine::HistoryApi::encode_attempt, request, answer);
+}
 
 }  // namespace scalewatch::auth

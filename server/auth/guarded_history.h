@@ -35,6 +35,8 @@ class GuardedHistory final : public engine::HistoryApi {
   engine::Status get_scaler_history(const v1::GetScalerHistoryRequest& request,
                                     v1::GetScalerHistoryResponse& response) override;
   engine::Status get_heat_map(const v1::GetHeatMapRequest& request, v1::GetHeatMapResponse& response) override;
+  engine::Status encode_runs(const v1::ListRunsRequest& request, std::string& answer) override;
+  engine::Status encode_attempt(const v1::GetAttemptRequest& request, std::string& answer) override;
 
  private:
   template <class Request, class Response>

@@ -32,6 +32,8 @@ class Api final : public engine::HistoryApi {
   engine::Status get_scaler_history(const v1::GetScalerHistoryRequest& request,
                                     v1::GetScalerHistoryResponse& response) override;
   engine::Status get_heat_map(const v1::GetHeatMapRequest& request, v1::GetHeatMapResponse& response) override;
+  engine::Status encode_runs(const v1::ListRunsRequest& request, std::string& answer) override;
+  engine::Status encode_attempt(const v1::GetAttemptRequest& request, std::string& answer) override;
 
  private:
   // What is asked of all tensors of a segment.
@@ -61,11 +63,11 @@ class Api final : public engine::HistoryApi {
     std::uint64_t last = 0;
   };
 
-  void do_list_runs(const v1::ListRunsRequest& request, v1::ListRunsResponse& response);
+  void do_encode_runs(const v1::ListRunsRequest& request, std::string& answer);
+  void do_encode_attempt(const v1::GetAttemptRequest& request, std::string& answer);
   void do_get_run(const v1::GetRunRequest& request, v1::GetRunResponse& response);
   void do_list_tensors(const v1::ListTensorsRequest& request, v1::ListTensorsResponse& response);
   void do_get_tensor_history(const v1::GetTensorHistoryRequest& request, v1::GetTensorHistoryResponse& response);
-  void do_get_attempt(const v1::GetAttemptRequest& request, v1::GetAttemptResponse& response);
   void do_top_tensors(const v1::TopTensorsRequest& request, v1::TopTensorsResponse& response);
   void do_get_heat_map(const v1::GetHeatMapRequest& request, v1::GetHeatMapResponse& response);
   void do_get_scaler_history(const v1::GetScalerHistoryRequest& request, v1::GetScalerHistoryResponse& response);
@@ -89,11 +91,18 @@ class Api final : public engine::HistoryApi {
   CatalogCache catalogs_;
 };
 
+inline void clear(google::protobuf::Message& response) {
+  response.Clear();
+}
+inline void clear(std::string& answer) {
+  answer.clear();
+}
+
 // Runs `work` and makes a Status of what it throws; then the response is cleared.
 template <class Response, class Work>
 engine::Status guard(Response& response, const Work& work) {
   engine::Status status;
-  response.Clear();
+  clear(response);
   try {
     work();
     return status;
@@ -104,8 +113,18 @@ engine::Status guard(Response& response, const Work& work) {
   } catch (const std::bad_alloc&) {
     status = {engine::Status::kResourceExhausted, "the answer does not fit the server's memory; ask for less"};
   }
-  response.Clear();
+  clear(response);
   return status;
+}
+
+// The message of an answer that work(answer) encodes.
+template <class Response, class Work>
+engine::Status guard_decoded(Response& response, const Work& work) {
+  return guard(response, [&] {
+    std::string answer;
+    work(answer);
+    if (!response.ParseFromString(answer)) throw ApiError{{engine::Status::kInternal, "the answer could not be encoded"}};
+  });
 }
 
 }  // namespace scalewatch::history

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "server/history/record_reader.h"
 
@@ -30,19 +31,19 @@ void AttemptOctaves::add(const RankReports& reports) {
   }
 }
 
-void AttemptOctaves::fill(std::uint32_t position, v1::TensorRecord& tensor) const {
+std::optional<v1::Octaves> AttemptOctaves::of(std::uint32_t position, const v1::Record& record) const {
   const auto found = sums_.find(position);
-  if (found == sums_.end() || found->second.mixed) return;
+  if (found == sums_.end() || found->second.mixed) return std::nullopt;
   const auto& counts = found->second.counts;
-  const v1::Record& record = tensor.record();
   const std::uint64_t elements = record.numel() - record.nan() - record.pos_inf() - record.neg_inf() - record.zero();
-  if (std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}) != elements) return;
+  if (std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}) != elements) return std::nullopt;
   const auto used = [](std::uint64_t count) { return count != 0; };
   const auto first = std::find_if(counts.begin(), counts.end(), used);
   const auto last = std::find_if(counts.rbegin(), counts.rend(), used).base();
-  v1::Octaves& octaves = *tensor.mutable_octaves();
-  octaves.set_first(kFirst + static_cast<int>(first - counts.begin()));
-  if (first < last) octaves.mutable_counts()->Add(first, last);
+  std::optional<v1::Octaves> octaves(std::in_place);
+  octaves->set_first(kFirst + static_cast<int>(first - counts.begin()));
+  if (first < last) octaves->mutable_counts()->Add(first, last);
+  return octaves;
 }
 
 }  // namespace scalewatch::history

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -19,8 +20,8 @@ class AttemptOctaves {
 
   // Adds one rank's reports; ranks come in rising order. Throws ApiError for a report that can't be read.
   void add(const RankReports& reports);
-  // Gives `tensor`, at this position in the catalog, its histogram, if that holds every element of its record.
-  void fill(std::uint32_t position, v1::TensorRecord& tensor) const;
+  // The histogram of the tensor at this position in the catalog; absent unless it holds every element of its record.
+  [[nodiscard]] std::optional<v1::Octaves> of(std::uint32_t position, const v1::Record& record) const;
   void clear() { sums_.clear(); }
 
  private:

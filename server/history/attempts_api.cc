@@ -1,12 +1,15 @@
 // All tensors at one attempt.
+#include <algorithm>
 #include <string>
 
 #include "server/history/api_impl.h"
 #include "server/history/attempt_octaves.h"
 #include "server/history/attempt_records.h"
 #include "server/history/older_answers.h"
+#include "server/history/packed_column.h"
 #include "server/history/page_token.h"
 #include "server/history/scaler_reader.h"
+#include "server/history/wire.h"
 
 namespace scalewatch::history {
 
@@ -30,11 +33,15 @@ void add_summary(const RankReports& reports, v1::AttemptSummary& summary) {
 
 }  // namespace
 
-engine::Status Api::get_attempt(const v1::GetAttemptRequest& request, v1::GetAttemptResponse& response) {
-  return guard(response, [&] { do_get_attempt(request, response); });
+engine::Status Api::encode_attempt(const v1::GetAttemptRequest& request, std::string& answer) {
+  return guard(answer, [&] { do_encode_attempt(request, answer); });
 }
 
-void Api::do_get_attempt(const v1::GetAttemptRequest& request, v1::GetAttemptResponse& response) {
+engine::Status Api::get_attempt(const v1::GetAttemptRequest& request, v1::GetAttemptResponse& response) {
+  return guard_decoded(response, [&](std::string& answer) { do_encode_attempt(request, answer); });
+}
+
+void Api::do_encode_attempt(const v1::GetAttemptRequest& request, std::string& answer) {
   const std::size_t size = checked_page_size(request.page_size());
   const auto token = read_token(request.page_token(), kToken, 5);
   const StoredRun run = run_named(request.run());
@@ -61,7 +68,7 @@ void Api::do_get_attempt(const v1::GetAttemptRequest& request, v1::GetAttemptRes
     begin = catalog->after(static_cast<std::uint32_t>(token_number(token[2])),
                            static_cast<std::int32_t>(token_number(token[3])), token[4]);
   }
-  auto& summary = *response.mutable_attempt();
+  v1::AttemptSummary summary;
   // Of a wide model only as many tensors as a page shows; more when some of these have no record.
   std::size_t window = size + 1;
   for (bool more = true; more; window *= 8) {
@@ -88,19 +95,31 @@ void Api::do_get_attempt(const v1::GetAttemptRequest& request, v1::GetAttemptRes
     *summary.add_scalers() = std::move(point);
   for (const std::uint32_t rank : missing_ranks(reading, pool_, run.id, segment, attempt)) summary.add_missing(rank);
 
-  for (const auto tensor : records.present()) {
-    if (response.tensors_size() == static_cast<int>(size)) {
-      const auto& last = response.tensors().rbegin()->info();
-      response.set_next_page_token(
-          make_token(kToken, {std::to_string(segment), std::to_string(attempt), std::to_string(last.forward_index()),
-                              std::to_string(last.role()), last.name()}));
-      return;
+  wire::put_message(v1::GetAttemptResponse::kAttemptFieldNumber, summary, answer);
+
+  const auto tensors = records.present();
+  std::string entry;
+  std::string ranks;
+  for (std::size_t i = 0; i < std::min(size, tensors.size()); ++i) {
+    const auto& merged = records.of(tensors[i]);
+    const v1::Record record = to_proto(merged.total());
+    entry.clear();
+    ranks.clear();
+    merged.each_rank([&](std::uint32_t rank) { put_varint(rank, ranks); });
+    wire::put_message(v1::TensorRecord::kInfoFieldNumber, catalog->tensors[tensors[i]].info, entry);
+    wire::put_message(v1::TensorRecord::kRecordFieldNumber, record, entry);
+    wire::put_bytes(v1::TensorRecord::kRanksFieldNumber, ranks, entry);
+    if (const auto histogram = octaves.of(tensors[i], record)) {
+      wire::put_message(v1::TensorRecord::kOctavesFieldNumber, *histogram, entry);
     }
-    auto& out = *response.add_tensors();
-    *out.mutable_info() = catalog->tensors[tensor].info;
-    *out.mutable_record() = to_proto(records.of(tensor).total());
-    records.of(tensor).each_rank([&](std::uint32_t rank) { out.add_ranks(rank); });
-    octaves.fill(tensor, out);
+    wire::put_bytes(v1::GetAttemptResponse::kTensorsFieldNumber, entry, answer);
+  }
+  if (tensors.size() > size) {
+    const auto& last = catalog->tensors[tensors[size - 1]].info;
+    wire::put_bytes(v1::GetAttemptResponse::kNextPageTokenFieldNumber,
+                    make_token(kToken, {std::to_string(segment), std::to_string(attempt), std::to_string(last.forward_index()),
+                                        std::to_string(last.role()), last.name()}),
+                    answer);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "scalewatch/v1/history.grpc.pb.h"
 #include "server/auth/grpc_call.h"
@@ -36,53 +37,80 @@ class Seat {
   const bool granted_;
 };
 
-class Service final : public v1::History::Service {
+// The methods of v1::History::Service, registered as it does it, but for the answers of two: those are bytes.
+class Service final : public grpc::Service {
  public:
   Service(engine::HistoryApi& api, engine::Feed<engine::RunEvent>& feed, engine::HistoryStore& store,
           const ServiceOptions& options)
-      : api_(api), feed_(feed), store_(store), options_(options) {}
-
-  grpc::Status ListRuns(grpc::ServerContext* context, const v1::ListRunsRequest* request,
-                        v1::ListRunsResponse* response) override {
-    return answer(context, &engine::HistoryApi::list_runs, *request, *response);
+      : api_(api), feed_(feed), store_(store), options_(options) {
+    using Api = engine::HistoryApi;
+    add_encoded("/scalewatch.v1.History/ListRuns", &Api::encode_runs);
+    add("/scalewatch.v1.History/GetRun", &Api::get_run);
+    add("/scalewatch.v1.History/ListTensors", &Api::list_tensors);
+    add("/scalewatch.v1.History/GetTensorHistory", &Api::get_tensor_history);
+    add_encoded("/scalewatch.v1.History/GetAttempt", &Api::encode_attempt);
+    add("/scalewatch.v1.History/TopTensors", &Api::top_tensors);
+    add("/scalewatch.v1.History/GetScalerHistory", &Api::get_scaler_history);
+    add("/scalewatch.v1.History/GetHeatMap", &Api::get_heat_map);
+    AddMethod(new grpc::internal::RpcServiceMethod(
+        "/scalewatch.v1.History/TailRun", grpc::internal::RpcMethod::SERVER_STREAMING,
+        new grpc::internal::ServerStreamingHandler<Service, v1::TailRunRequest, v1::TailRunResponse>(
+            [](Service* service, grpc::ServerContext* context, const v1::TailRunRequest* request,
+               grpc::ServerWriter<v1::TailRunResponse>* writer) { return service->TailRun(context, request, writer); },
+            this)));
   }
-  grpc::Status GetRun(grpc::ServerContext* context, const v1::GetRunRequest* request, v1::GetRunResponse* response) override {
-    if (options_.fleet != nullptr && options_.fleet->mark(*context) == kHeld && !options_.fleet->holds(request->run())) {
-      return {grpc::StatusCode::NOT_FOUND, "not in memory here"};
-    }
-    return answer(context, &engine::HistoryApi::get_run, *request, *response);
-  }
-  grpc::Status ListTensors(grpc::ServerContext* context, const v1::ListTensorsRequest* request,
-                           v1::ListTensorsResponse* response) override {
-    return answer(context, &engine::HistoryApi::list_tensors, *request, *response);
-  }
-  grpc::Status GetTensorHistory(grpc::ServerContext* context, const v1::GetTensorHistoryRequest* request,
-                                v1::GetTensorHistoryResponse* response) override {
-    return answer(context, &engine::HistoryApi::get_tensor_history, *request, *response);
-  }
-  grpc::Status GetAttempt(grpc::ServerContext* context, const v1::GetAttemptRequest* request,
-                          v1::GetAttemptResponse* response) override {
-    return answer(context, &engine::HistoryApi::get_attempt, *request, *response);
-  }
-  grpc::Status TopTensors(grpc::ServerContext* context, const v1::TopTensorsRequest* request,
-                          v1::TopTensorsResponse* response) override {
-    return answer(context, &engine::HistoryApi::top_tensors, *request, *response);
-  }
-  grpc::Status GetScalerHistory(grpc::ServerContext* context, const v1::GetScalerHistoryRequest* request,
-                                v1::GetScalerHistoryResponse* response) override {
-    return answer(context, &engine::HistoryApi::get_scaler_history, *request, *response);
-  }
-  grpc::Status GetHeatMap(grpc::ServerContext* context, const v1::GetHeatMapRequest* request,
-                          v1::GetHeatMapResponse* response) override {
-    return answer(context, &engine::HistoryApi::get_heat_map, *request, *response);
-  }
-  grpc::Status TailRun(grpc::ServerContext* context, const v1::TailRunRequest* request,
-                       grpc::ServerWriter<v1::TailRunResponse>* writer) override;
 
  private:
   template <class Request, class Response>
-  grpc::Status answer(grpc::ServerContext* context, engine::Status (engine::HistoryApi::*function)(const Request&, Response&),
-                      const Request& request, Response& response) {
+  using Function = engine::Status (engine::HistoryApi::*)(const Request&, Response&);
+
+  // `name` must live as long as the service.
+  template <class Request, class Response>
+  void add(const char* name, Function<Request, Response> function) {
+    using grpc::protobuf::MessageLite;
+    AddMethod(new grpc::internal::RpcServiceMethod(
+        name, grpc::internal::RpcMethod::NORMAL_RPC,
+        new grpc::internal::RpcMethodHandler<Service, Request, Response, MessageLite, MessageLite>(
+            [function](Service* service, grpc::ServerContext* context, const Request* request, Response* response) {
+              return service->answer(context, function, *request, *response);
+            },
+            this)));
+  }
+  template <class Request>
+  void add_encoded(const char* name, Function<Request, std::string> function) {
+    AddMethod(new grpc::internal::RpcServiceMethod(
+        name, grpc::internal::RpcMethod::NORMAL_RPC,
+        new grpc::internal::RpcMethodHandler<Service, Request, grpc::ByteBuffer, grpc::protobuf::MessageLite, grpc::ByteBuffer>(
+            [function](Service* service, grpc::ServerContext* context, const Request* request, grpc::ByteBuffer* response) {
+              std::string bytes;
+              auto status = service->answer(context, function, *request, bytes);
+              if (status.ok()) *response = buffer_of(std::move(bytes));
+              return status;
+            },
+            this)));
+  }
+  // Without a copy.
+  static grpc::ByteBuffer buffer_of(std::string bytes) {
+    auto* const owned = new std::string(std::move(bytes));
+    const grpc::Slice slice(
+        owned->data(), owned->size(), [](void* string) { delete static_cast<std::string*>(string); }, owned);
+    return {&slice, 1};
+  }
+  // GetRun of another server that wants only what is in memory here.
+  [[nodiscard]] bool is_not_here(const grpc::ServerContext& context, const v1::GetRunRequest& request) const {
+    return options_.fleet != nullptr && options_.fleet->mark(context) == kHeld && !options_.fleet->holds(request.run());
+  }
+  template <class Request>
+  [[nodiscard]] bool is_not_here(const grpc::ServerContext& /*context*/, const Request& /*request*/) const {
+    return false;
+  }
+
+  grpc::Status TailRun(grpc::ServerContext* context, const v1::TailRunRequest* request,
+                       grpc::ServerWriter<v1::TailRunResponse>* writer);
+  template <class Request, class Response>
+  grpc::Status answer(grpc::ServerContext* context, Function<Request, Response> function, const Request& request,
+                      Response& response) {
+    if (is_not_here(*context, request)) return {grpc::StatusCode::NOT_FOUND, "not in memory here"};
     return auth::answer(options_.gate, *context, [&](const auth::Caller& caller) {
       auto& api = is_passed_on(*context) ? options_.fleet->own : api_;
       return auth::to_grpc((auth::GuardedHistory(api, caller, name_of_).*function)(request, response));

@@ -1,7 +1,4 @@
 // Runs: listing, one run's overview, and finding a run by name.
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/wire_format_lite.h>
-
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -12,6 +9,8 @@
 #include "server/history/older_answers.h"
 #include "server/history/optimizers_reader.h"
 #include "server/history/page_token.h"
+#include "server/history/run_entry.h"
+#include "server/history/wire.h"
 #include "server/names/nearest.h"
 
 namespace scalewatch::history {
@@ -45,41 +44,25 @@ v1::GetRunResponse overview_of(const engine::RunRow& row) {
   return overview;
 }
 
-// Of an overview only the run itself: a wide one has a thousand ranks that a list does not show. False when it is damaged.
-bool summarize(std::string_view overview, v1::RunSummary& run) {
-  using google::protobuf::internal::WireFormatLite;
-  constexpr auto kRun = WireFormatLite::MakeTag(v1::GetRunResponse::kRunFieldNumber, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
-  google::protobuf::io::CodedInputStream in(reinterpret_cast<const std::uint8_t*>(overview.data()),
-                                            static_cast<int>(overview.size()));
-  while (const std::uint32_t tag = in.ReadTag()) {
-    std::uint32_t size = 0;
-    if (tag != kRun) {
-      if (!WireFormatLite::SkipField(&in, tag)) return false;
-      continue;
-    }
-    if (!in.ReadVarint32(&size) || size > overview.size()) return false;
-    const auto limit = in.PushLimit(static_cast<int>(size));
-    if (!run.MergePartialFromCodedStream(&in)) return false;
-    in.PopLimit(limit);
-  }
-  return true;
-}
-
 }  // namespace
 
 std::unique_ptr<engine::HistoryApi> make_history_api(SqliteStore& store, const ApiLimits& limits, OlderHistory* older) {
   return std::make_unique<Api>(store, limits, older);
 }
 
+engine::Status Api::encode_runs(const v1::ListRunsRequest& request, std::string& answer) {
+  return guard(answer, [&] { do_encode_runs(request, answer); });
+}
+
 engine::Status Api::list_runs(const v1::ListRunsRequest& request, v1::ListRunsResponse& response) {
-  return guard(response, [&] { do_list_runs(request, response); });
+  return guard_decoded(response, [&](std::string& answer) { do_encode_runs(request, answer); });
 }
 
 engine::Status Api::get_run(const v1::GetRunRequest& request, v1::GetRunResponse& response) {
   return guard(response, [&] { do_get_run(request, response); });
 }
 
-void Api::do_list_runs(const v1::ListRunsRequest& request, v1::ListRunsResponse& response) {
+void Api::do_encode_runs(const v1::ListRunsRequest& request, std::string& answer) {
   const std::size_t size = checked_page_size(request.page_size());
   const auto token = read_token(request.page_token(), kToken, 3);
   const std::string filter = "WHERE worst_open >= ?1 AND (?2 = '' OR instr(name, ?2) > 0) AND (?3 < 0 OR status = ?3)";
@@ -93,22 +76,21 @@ void Api::do_list_runs(const v1::ListRunsRequest& request, v1::ListRunsResponse&
   const auto place = [&](std::size_t field) { return token.empty() ? 0 : token_number(token[field]); };
   const std::int64_t status = request.has_status() ? request.status() : -1;
   ReadPool::Lease lease(pool_);
-  StoredRun last;
+  std::size_t count = 0;
+  std::string entry;
+  std::vector<std::string> last;  // of the newest entry, what goes on behind it
   for (const auto& part : parts) {
     Query query(*lease, select_runs(filter + part + " ORDER BY worst_open DESC, last_report_ms DESC, id LIMIT ?7"),
                 static_cast<std::int64_t>(request.min_severity()), request.name_contains(), status, place(0), place(1),
-                place(2), static_cast<std::int64_t>(size + 1) - response.runs_size());
+                place(2), static_cast<std::int64_t>(size + 1 - count));
     while (query.step()) {
-      if (response.runs_size() == static_cast<int>(size)) {
-        response.set_next_page_token(make_token(
-            kToken, {std::to_string(last.row.worst_open), std::to_string(last.row.last_report_ms), std::to_string(last.id)}));
+      if (count == size) {
+        wire::put_bytes(v1::ListRunsResponse::kNextPageTokenFieldNumber, make_token(kToken, last), answer);
         return;
       }
-      read_run(query, last);
-      auto& run = *response.add_runs();
-      // One that is damaged is listed by its columns: it must not hide the others.
-      if (!summarize(last.row.overview, run)) run.Clear();
-      take_columns(last.row, run);
+      encode_run(query, entry);
+      wire::put_bytes(v1::ListRunsResponse::kRunsFieldNumber, entry, answer);
+      if (++count == size) last = {query.bytes(7), query.bytes(4), query.bytes(0)};
     }
   }
 }

@@ -164,6 +164,18 @@ std::map<std::string, double> ServerProcess::cpu_by_thread() const {
   return seconds;
 }
 
+std::map<int, double> ServerProcess::cpu_by_task(const std::string& thread) const {
+  std::map<int, double> seconds;
+  if (pid_ == 0) return seconds;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/" + std::to_string(pid_) + "/task")) {
+    std::istringstream times(content(entry.path() / "schedstat"));
+    double nanoseconds = 0;
+    if (content(entry.path() / "comm") != thread + "\n" || !(times >> nanoseconds)) continue;
+    seconds[std::stoi(entry.path().filename())] = nanoseconds * 1e-9;
+  }
+  return seconds;
+}
+
 std::uint64_t ServerProcess::peak_memory() const {
   if (pid_ == 0) return 0;
   std::istringstream status(content("/proc/" + std::to_string(pid_) + "/status"));

@@ -34,6 +34,8 @@ class ServerProcess {
   [[nodiscard]] double cpu_seconds(const std::string& thread) const;
   // The same of all threads, those of one name together. Threads that ended are not in it.
   [[nodiscard]] std::map<std::string, double> cpu_by_thread() const;
+  // The same of each thread of this name, by its number, to the nanosecond.
+  [[nodiscard]] std::map<int, double> cpu_by_task(const std::string& thread) const;
   [[nodiscard]] std::filesystem::path data() const { return folder_ / "data"; }
   // Largest resident memory of the server so far, bytes; 0 once it ended.
   [[nodiscard]] std::uint64_t peak_memory() const;

@@ -105,6 +105,15 @@ TEST(GuardedHistory, ShowsOnlyRunsThatThePatternsName) {
   EXPECT_EQ(runs.runs(0).name(), "a1");
   EXPECT_EQ(runs.next_page_token(), "3");
 
+  std::string answer;
+  ASSERT_TRUE(guarded.encode_runs({}, answer).ok());
+  v1::ListRunsResponse encoded;
+  ASSERT_TRUE(encoded.ParseFromString(answer));
+  EXPECT_EQ(encoded.DebugString(), runs.DebugString());
+  v1::GetAttemptRequest attempt;
+  attempt.set_run("b1");
+  EXPECT_EQ(guarded.encode_attempt(attempt, answer).code, Status::kPermissionDenied);
+
   EXPECT_TRUE(get(caller, "a1").ok());
   EXPECT_EQ(get(caller, "b1").code, Status::kPermissionDenied);
   EXPECT_EQ(get(caller, "u-b1").code, Status::kPermissionDenied);  // by its uid neither

@@ -1,5 +1,6 @@
 // The gRPC service over a real connection: statuses pass through, tails deliver, are bounded and end.
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/impl/client_unary_call.h>
 
 #include "scalewatch/v1/history.grpc.pb.h"
 #include "server/history/history_service.h"
@@ -60,6 +61,54 @@ TEST_F(ServiceTest, AnswersAndErrorsAreThoseOfTheApi) {
   const auto status = stub_->GetRun(&bad, request, &response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
   EXPECT_THAT(status.error_message(), HasSubstr("nearest: \"alpha\""));
+}
+
+TEST_F(ServiceTest, ListsThatAreSentEncodedAreThoseOfTheApi) {
+  commit(streams_[0], 4, report_of({{0, 1}}));
+  v1::ListRunsRequest runs;
+  v1::ListRunsResponse sent;
+  v1::ListRunsResponse expected;
+  grpc::ClientContext first;
+  ASSERT_TRUE(stub_->ListRuns(&first, runs, &sent).ok());
+  ASSERT_TRUE(api_->list_runs(runs, expected).ok());
+  EXPECT_EQ(sent.DebugString(), expected.DebugString());
+  EXPECT_EQ(sent.runs_size(), 1);
+  runs.set_name_contains("none");
+  grpc::ClientContext second;
+  ASSERT_TRUE(stub_->ListRuns(&second, runs, &sent).ok());  // of no bytes at all
+  EXPECT_EQ(sent.runs_size(), 0);
+
+  v1::GetAttemptRequest attempt;
+  attempt.set_run("alpha");
+  v1::GetAttemptResponse sent_attempt;
+  v1::GetAttemptResponse expected_attempt;
+  grpc::ClientContext third;
+  ASSERT_TRUE(stub_->GetAttempt(&third, attempt, &sent_attempt).ok());
+  ASSERT_TRUE(api_->get_attempt(attempt, expected_attempt).ok());
+  EXPECT_EQ(sent_attempt.DebugString(), expected_attempt.DebugString());
+  EXPECT_EQ(sent_attempt.tensors_size(), 1);
+  attempt.set_attempt(9);
+  grpc::ClientContext fourth;
+  const auto status = stub_->GetAttempt(&fourth, attempt, &sent_attempt);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_THAT(status.error_message(), HasSubstr("attempts 4 to 4 are stored"));
+}
+
+TEST_F(ServiceTest, HasAllMethodsOfTheContract) {
+  const auto* service = v1::AttemptSummary::descriptor()->file()->FindServiceByName("History");
+  ASSERT_NE(service, nullptr);
+  const auto channel = server_->InProcessChannel({});
+  for (int i = 0; i < service->method_count(); ++i) {
+    const auto* method = service->method(i);
+    const std::string path = "/" + service->full_name() + "/" + method->name();
+    const grpc::internal::RpcMethod call(path.c_str(), grpc::internal::RpcMethod::NORMAL_RPC);
+    grpc::ClientContext context;
+    v1::GetRunRequest request;  // a run that is not there, as far as it is asked for one
+    request.set_run("nowhere");
+    v1::GetRunResponse response;
+    const auto status = grpc::internal::BlockingUnaryCall(channel.get(), call, &context, request, &response);
+    EXPECT_NE(status.error_code(), grpc::StatusCode::UNIMPLEMENTED) << path;
+  }
 }
 
 TEST_F(ServiceTest, TailsGetTheirRunsEventsAndEndWithTheFeed) {
