@@ -24,6 +24,7 @@ constexpr std::int64_t kShortestWaitMs = 20;    // between two turns
 constexpr std::int64_t kLongestWaitMs = 5'000;  // the wall clock may have jumped
 constexpr std::size_t kMaxSilencesLoaded = 10'000;
 constexpr std::size_t kMaxUnreadable = 10'000;
+constexpr double kBehindSeconds = 1;  // up to there an alert leaves within a second of what caused it
 
 std::string flap_key(const v1::Alert& alert) {
   return alert.run_uid() + '\n' + alert.finding().rule() + '\n' + alert.finding().subject();
@@ -39,6 +40,12 @@ void note_pages(engine::AlertReader& reader, v1::Alert& alert) {
     page.set_time_ms(alert.fired_ms());
     page.set_pages(1);
   }
+}
+
+// To the newest entry of its trail.
+void add_behind(v1::Alert& alert, double seconds) {
+  v1::AlertTransition& newest = *alert.mutable_trail()->rbegin();
+  newest.set_what(fmt::format("{}; the server was {:.1f} s behind", newest.what(), seconds));
 }
 
 }  // namespace
@@ -127,6 +134,11 @@ void AlertBook::start(Submit submit, Changed changed) {
   thread_ = std::thread([this] { loop(); });
 }
 
+void AlertBook::measure_lag(std::function<double()> seconds) {
+  std::lock_guard lock(mutex_);
+  lag_ = std::move(seconds);
+}
+
 void AlertBook::reconfigure(const std::vector<SinkConfig>& sinks, BookOptions options) {
   std::lock_guard lock(mutex_);
   options_ = std::move(options);
@@ -160,6 +172,7 @@ void AlertBook::stage(const engine::RunContext& run, const std::vector<domain::F
   std::set<std::string> taken_on;
   RunAlerts gone;
   bool came_or_went = false;
+  const double behind = lag_ ? lag_() : 0;
   for (const domain::FindingEvent& event : events) {
     std::string id = run.run_uid + "/" + event.finding.id;
     const auto [entry, is_new] = alerts.try_emplace(id);
@@ -168,7 +181,9 @@ void AlertBook::stage(const engine::RunContext& run, const std::vector<domain::F
       settle(causes_of(alerts), entry->second, at);
       pager_.changed(entry->second, at, batch);
     }
+    const int notes = entry->second.alert.trail_size();
     if (take_event(run, event, entry->second)) taken_on.insert(id);
+    if (behind >= kBehindSeconds && entry->second.alert.trail_size() > notes) add_behind(entry->second.alert, behind);
     came_or_went = came_or_went || is_new || event.change == Change::kResolved;
     if (event.change == Change::kResolved) {
       gone.insert(alerts.extract(entry));

@@ -49,6 +49,9 @@ class AlertBook : public engine::AlertOutbox {
   // Reads the open alerts and the silences, before anything is staged. Throws StoreError.
   void load(engine::AlertReader& reader);
   void start(Submit submit, Changed changed);
+  // How far the server is behind, in seconds, any thread: alerts that change while it is a second or more say so in their
+  // trail.
+  void measure_lag(std::function<double()> seconds);
   // Other sinks and options from now on, also while it runs; thread-safe, never blocks long. Sinks must have passed validate().
   // Who was told what, digests that are due and how often alerts came back stay, by the sinks' names; open alerts are settled
   // anew at once, and a sink that is new is told of those that it takes. Alerts keep the runbook that they had until they
@@ -128,6 +131,7 @@ class AlertBook : public engine::AlertOutbox {
   bool stopping_ = false;
   Submit submit_;
   Changed changed_;
+  std::function<double()> lag_;
   std::thread thread_;
 
   std::mutex unreadable_mutex_;

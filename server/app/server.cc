@@ -181,6 +181,7 @@ struct Server::Impl {
     book.start([this](engine::CommitBatch batch,
                       std::function<void()> on_durable) { engine.submit(std::move(batch), std::move(on_durable)); },
                [this](const v1::Alert& alert) { engine.alert_feed().publish(std::make_shared<v1::Alert>(alert)); });
+    book.measure_lag([this] { return engine.stats().lag_seconds; });
     if (feeder) feeder->start([this](const std::string& run_uid) { engine.replicated(run_uid); });
     if (fleet) fleet->fleet().start(engine);
     reloads.success_ms = clock.wall_ms();

@@ -10,7 +10,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import time
 import unittest
 import urllib.error
 
@@ -20,9 +19,10 @@ from harness import ROOT, Case, get, main, wait_for
 
 
 class Disk(Case):
-    def recording_server(self, data=None):
+    def recording_server(self, data=None, settings=()):
         sink = self.sink()
-        server = self.server(sinks=[{"name": "hook", "type": "webhook", "url": sink.url, "min_severity": "info"}], start=False)
+        server = self.server(sinks=[{"name": "hook", "type": "webhook", "url": sink.url, "min_severity": "info"}], settings=settings,
+                             start=False)
         if data is not None:
             server.data = data
         return server, sink
@@ -82,6 +82,11 @@ class Disk(Case):
         return sum(float(line.rsplit(" ", 1)[1]) for line in get(server.http + "/metrics").splitlines()
                    if line.startswith("scalewatch_attempts_total") and f'run="{run}"' in line)
 
+    @staticmethod
+    def lag(server):
+        return next(float(line.split()[1]) for line in get(server.http + "/metrics").splitlines()
+                    if line.startswith("scalewatch_ingest_lag_seconds "))
+
     def test_full(self):
         folder = self.folder / "disk"
         folder.mkdir()
@@ -127,7 +132,7 @@ class Disk(Case):
         store.close()
         return found
 
-    def shimmed(self):
+    def shimmed(self, *settings):
         compiler = shutil.which("cc") or shutil.which("gcc")
         if compiler is None:
             raise unittest.SkipTest("no C compiler")
@@ -136,7 +141,7 @@ class Disk(Case):
                         str(ROOT / "tests/integration/durability/disk_shim.c"), "-ldl"], check=True)
         switch = self.folder / "switch"
         switch.write_bytes(b"-")
-        server, sink = self.recording_server()
+        server, sink = self.recording_server(settings=settings)
         server.environment = {"LD_PRELOAD": str(library), "DISK_SHIM_FILE": str(switch), "DISK_SHIM_FOLDER": str(server.data)}
 
         def say(what):
@@ -161,13 +166,19 @@ class Disk(Case):
         self.check_whole(server, "read-only", 300)
 
     def test_slow(self):
-        server, sink, say = self.shimmed()
+        """The server lags behind: that is in the metrics, an alert tells of it, and alerts say how late they are."""
+        server, sink, say = self.shimmed("rules.ingest_lag=1s")
         trainer = self.job(server, "slow", 200)
         wait_for("durable reports", lambda: self.durable(server, "slow") >= 10)
         say(b"s")
-        time.sleep(4)  # several commits of more than a second each
+        wait_for("the lag in the metrics", lambda: self.lag(server) > 1)
+        wait_for("IngestLag on the page", lambda: self.told(sink, "IngestLag", "firing"))
         self.assertEqual(self.not_ready(server), "")
         say(b"-")
+        wait_for("the resolve", lambda: self.told(sink, "IngestLag", "resolved"))
+        wait_for("no lag in the metrics", lambda: self.lag(server) < 0.5)
+        alert = next(a for a in server.cli_json("alerts", "--run", "slow", "--all")["alerts"] if a["finding"]["rule"] == "IngestLag")
+        self.assertRegex(alert["trail"][0]["what"], r"^opened as .*; the server was \d+\.\d s behind$")
         self.assertEqual(trainer.wait(120), 0)
         self.check_whole(server, "slow", 200)
 

@@ -171,6 +171,24 @@ TEST_F(AlertBookTest, WhatComesAndGoesInOneCommitIsToldAsBoth) {
   EXPECT_EQ(batch.alerts.front().state, v1::ALERT_STATE_RESOLVED);
 }
 
+TEST_F(AlertBookTest, ItsTrailTellsHowFarTheServerWasBehind) {
+  const auto one = book();
+  double lag = 0.9;
+  one->measure_lag([&] { return lag; });
+  engine::CommitBatch batch;
+  const auto newest = [&](Change change, Severity severity) {
+    one->stage(sample_run(), {{change, sample_finding(severity)}}, batch);
+    v1::Alert alert;
+    EXPECT_TRUE(alert.ParseFromString(batch.alerts.back().alert));
+    return alert.trail().rbegin()->what();
+  };
+  EXPECT_EQ(newest(Change::kOpened, Severity::kInfo), "opened as info");
+  lag = 2.34;
+  EXPECT_EQ(newest(Change::kUpdated, Severity::kInfo), "opened as info");
+  EXPECT_EQ(newest(Change::kEscalated, Severity::kWarning), "now warning; the server was 2.3 s behind");
+  EXPECT_EQ(newest(Change::kResolved, Severity::kWarning), "resolved; the server was 2.3 s behind");
+}
+
 TEST_F(AlertBookTest, UpdatesAndAcknowledgementsTellNobody) {
   const auto one = book();
   owed(*one, Change::kOpened, Severity::kCritical);
