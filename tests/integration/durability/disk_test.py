@@ -6,16 +6,18 @@ the server and its disk (needs a C compiler; skipped without).
 """
 import os
 import pathlib
+import re
 import shutil
 import sqlite3
 import subprocess
 import sys
+import time
 import unittest
 import urllib.error
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from facts import durable_seqs
-from harness import ROOT, Case, get, main, wait_for
+from harness import BIN, ROOT, Case, end_with_parent, get, main, wait_for
 
 
 class Disk(Case):
@@ -164,6 +166,36 @@ class Disk(Case):
         wait_for("history to go on", lambda: get(server.http + "/readyz"))
         self.assertEqual(trainer.wait(120), 0)
         self.check_whole(server, "read-only", 300)
+
+    def test_longer_than_a_buffer_lasts(self):
+        """What a client could not keep while history stood still is announced when it goes on: each report is stored or told as lost."""
+        server, sink, say = self.shimmed()
+        ranks = range(2)
+        trainer = subprocess.Popen([str(BIN / "client_load_trainer"), server.address, "long", str(len(ranks)), "300", "100", "12", "0", "65536"],
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, preexec_fn=end_with_parent)
+        self.addCleanup(trainer.stdout.close)
+        self.addCleanup(trainer.kill)
+        wait_for("durable reports", lambda: self.durable(server, "long") >= 20)
+        say(b"r")
+        wait_for("the pause", lambda: "history is degraded" in self.not_ready(server))
+        time.sleep(6)  # of 100 reports a second the buffer holds one second's, and what is on its way a few more
+        say(b"-")
+        said = trainer.communicate(timeout=120)[0]
+        totals = [[int(n) for n in row] for _, *row in sorted(re.findall(r"rank (\d+) attempts (\d+) durable (\d+) thinned \d+ lost (\d+)", said))]
+        self.assertEqual(len(totals), len(ranks), said)
+        wait_for("the goodbyes", lambda: server.api("runs/long")["run"]["status"] == "RUN_STATUS_FINISHED")
+        told = [int(rank["lost_reports"]) for rank in server.api("runs/long")["ranks"]]
+        wait_for("StatsDropped on the page", lambda: self.told(sink, "StatsDropped", "firing"))
+        self.assertEqual(server.stop(), 0)
+        with sqlite3.connect(f"file:{server.history}?mode=ro", uri=True) as store:
+            found = store.execute("SELECT count(*), count(DISTINCT seq), min(seq), max(seq) FROM reports GROUP BY rank ORDER BY rank").fetchall()
+        store.close()
+        for (attempts, durable, lost), announced, (count, distinct, first, last) in zip(totals, told, found, strict=True):
+            print(f"of {attempts} reports {lost} were lost and announced, {count} stored")
+            self.assertGreater(lost, 0, "the buffer held all: nothing is tested")
+            self.assertEqual((durable, announced), (attempts, lost))
+            self.assertEqual((count, first, last), (distinct, 1, attempts))
+            self.assertEqual(count + lost, attempts)
 
     def test_slow(self):
         """The server lags behind: that is in the metrics, an alert tells of it, and alerts say how late they are."""
