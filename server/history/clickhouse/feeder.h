@@ -1,7 +1,8 @@
 // Feeds ClickHouse with what was committed here, on a thread of its own: about one batch a second, read back from the store in
 // the order of each run's log, so that what came while ClickHouse was away goes the same way as what comes now.
 //
-// Where a batch ends is noted in the store before it leaves: after a crash the same batch is sent again, row for row.
+// Where a batch ends is noted in the store before it leaves: after a crash the same batch is sent again, row for row. While one
+// that was full is on its way the next one is read, on another thread.
 #pragma once
 
 #include <atomic>
@@ -18,7 +19,9 @@
 
 #include "server/engine/ports/clock.h"
 #include "server/engine/ports/replication.h"
-#include "server/history/clickhouse/batch.h"
+#include "server/history/clickhouse/batch_maker.h"
+#include "server/history/clickhouse/claims.h"
+#include "server/history/clickhouse/feed_runs.h"
 #include "server/history/clickhouse/options.h"
 #include "server/history/clickhouse/writer.h"
 #include "server/history/feed_state.h"
@@ -63,48 +66,38 @@ class Feeder final : public history::SharedFeed, public engine::Replication {
   [[nodiscard]] FeedStats stats() const;
 
  private:
-  using SteadyClock = std::chrono::steady_clock;
-  // What a run still has to send.
-  struct Run {
-    std::string name;  // where runs are claimed
-    std::uint64_t term = 0;
-    bool fed = false;
-    bool log = false;  // entries
-    bool row = false;  // its row, alerts, snapshot
-    bool in_a_hurry = false;
-    bool log_leaves = false;  // in the batch that is on its way
-    bool row_leaves = false;
-    [[nodiscard]] bool settled() const { return !log && !row && !log_leaves && !row_leaves; }
-    std::optional<history::FeedState::Progress> progress;  // read when first needed
-    std::uint64_t bytes = 0;                               // of payloads
-    std::optional<SteadyClock::time_point> since;          // when the oldest of it was committed
-    SteadyClock::time_point row_at{};                      // when its row was sent
-    SteadyClock::time_point snapshot_at{};
-  };
+  using SteadyClock = FedRun::SteadyClock;
 
   void committed(const engine::CommitBatch& batch);
   void loop();
   // One round; true when there is more to do at once.
   bool round();
-  void build();
-  void send();
+  // Makes batch_ of what is due, or of next_ where that still is what comes next.
+  void fill();
+  [[nodiscard]] std::vector<BatchMaker::Due> due();
+  // What is due after batch_.
+  [[nodiscard]] std::vector<BatchMaker::Due> due_after();
+  void send_and_make_next();
+  // False when a run of it is somebody else's now: what is left of it is made anew.
+  bool send();
   bool write_rows();
-  void look_for_claims();
+  // False, as send(), when one of its runs was claimed.
+  bool look_for_claims();
+  void lose(const Batch::Part& part, const std::string& name, const Claim& claim);
   void drop_old();
   void look_at_bound();
   void note_error(const std::string& what, bool lasts);
   [[nodiscard]] std::int64_t next_ms();
-  bool settled(const std::string& run_uid);
 
   const Options options_;
   const Who who_;
   history::SqliteStore& store_;
   const engine::Clock& clock_;
   history::FeedState state_;
-  Writer writer_;  // of the feeding thread, as the next ones
-  Batch batch_;
-  std::map<std::string, std::uint64_t> batch_bytes_;  // of runs in batch_
-  std::string after_;                                 // the run that the next batch goes on after
+  Writer writer_;     // of the feeding thread, as the next ones
+  BatchMaker maker_;  // of one thread at a time
+  ReadyBatch batch_;
+  ReadyBatch next_;  // made while batch_ is sent
   bool prepared_ = false;
   bool claims_checked_ = false;  // for batch_
   std::int64_t version_ms_ = 0;
@@ -116,7 +109,7 @@ class Feeder final : public history::SharedFeed, public engine::Replication {
   mutable std::mutex mutex_;
   std::condition_variable wake_;     // of the feeding thread
   std::condition_variable settled_;  // of drain()
-  std::map<std::string, Run> runs_;
+  FeedRuns runs_;
   std::map<history::FeedState::Stream, std::uint64_t> seqs_;
   std::function<void(const std::string&, const history::SharedRun&)> lost_;
   FeedStats stats_;

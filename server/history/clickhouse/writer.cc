@@ -21,22 +21,6 @@ std::string_view bytes_of(const engine::Incarnation& incarnation) {
 
 }  // namespace
 
-const std::vector<TensorKey>& Writer::tensors(const std::string& run_uid, std::uint32_t rank,
-                                              const engine::Incarnation& incarnation, std::size_t at_least) {
-  auto& table = known_[run_uid].tensors[{rank, incarnation}];
-  if (table.size() >= at_least) return table;
-  table.clear();
-  for (const auto& row : store_.tables(run_uid, rank, incarnation)) {
-    v1::TableDelta delta;
-    if (!delta.ParseFromString(row.delta)) break;
-    table.resize(
-        std::max<std::size_t>(table.size(), std::size_t{delta.first_id()} + static_cast<std::size_t>(delta.infos_size())));
-    std::size_t id = delta.first_id();
-    for (const auto& info : delta.infos()) table[id++] = {tensor_key(info.name(), info.role()), info.numel()};
-  }
-  return table;
-}
-
 void Writer::write(Batch& batch, std::int64_t now_ms) {
   for (const Batch::Part& part : batch.parts()) {
     const Known& before = known(part.run_uid, part.term);
@@ -58,7 +42,6 @@ void Writer::write(Batch& batch, std::int64_t now_ms) {
 // Halves of the records and all else side by side: ClickHouse packs and writes an insert on one core. The same batch always is
 // cut at the same place.
 void Writer::write_rows(Batch& batch) {
-  batch.finish();
   const std::size_t rows = batch.records.rows();
   const std::size_t half = rows < kWorthHalving ? rows : rows / 2;
   const auto part = [&](Connection& connection, std::size_t first, std::size_t count) {

@@ -27,11 +27,8 @@ class Writer {
   // Makes what runs now, and what follows, fail at once. Any thread.
   void cancel();
 
-  // A stream's table as the store has it now.
-  const std::vector<TensorKey>& tensors(const std::string& run_uid, std::uint32_t rank, const engine::Incarnation& incarnation,
-                                        std::size_t at_least);
-  // Everything of the batch, then its marks: what has no mark yet counts for nothing when a run is taken over. A repeat changes
-  // no answer.
+  // Everything of the batch, which is finished, then its marks: what has no mark yet counts for nothing when a run is taken
+  // over. A repeat changes no answer.
   void write(Batch& batch, std::int64_t now_ms);
   // The run's row, its changed alerts, and its newest snapshot, unless that is ahead of `sent_pos`. `version` rises from call
   // to call and from owner to owner.
@@ -48,7 +45,6 @@ class Writer {
   Connection connection_;
   std::array<Connection, 2> beside_;  // for what is sent at the same time
   struct Known {
-    std::map<std::pair<std::uint32_t, engine::Incarnation>, std::vector<TensorKey>> tensors;
     std::map<std::pair<std::uint32_t, engine::Incarnation>, std::uint32_t> deltas;  // sent, of each stream
     std::map<std::string, std::int64_t> alerts;                                     // change that was sent, by id
     std::optional<std::map<std::string, std::int64_t>> alert_versions;              // newest there, by id; read when needed

@@ -197,8 +197,12 @@ void inserts(const Arguments& arguments, const clickhouse::Options& options, Out
   out.put("share of direct inserts", shared / alone, "(goal 0.5)", 2);
   clickhouse::Connection connection(options);
   const auto records = static_cast<double>(number(connection, "SELECT count() FROM records"));
+  const auto reports = static_cast<double>(number(connection, "SELECT count() FROM reports"));
   for (const char* table : {"records", "scores", "payloads"}) {
     out.put(std::string("bytes a record in ") + table + ", merged", merged_bytes(options, table) / records, "", 2);
+  }
+  for (const char* table : {"reports", "scalers"}) {
+    out.put(std::string("bytes a report in ") + table + ", merged", merged_bytes(options, table) / reports, "", 1);
   }
 }
 

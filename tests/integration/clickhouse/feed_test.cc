@@ -1,0 +1,71 @@
+// Batches as they follow each other into ClickHouse.
+#include <algorithm>
+
+#include "server/history/clickhouse/shared.h"
+#include "tests/integration/clickhouse/clickhouse_fixture.h"
+
+namespace scalewatch::clickhouse {
+namespace {
+
+struct Mark {
+  std::uint64_t from = 0;
+  std::uint64_t to = 0;
+  std::uint64_t records = 0;
+  auto operator<=>(const Mark&) const = default;
+};
+
+class Feed : public ClickHouseTest {
+ protected:
+  // What `batches` says of the run's log, in order.
+  std::vector<Mark> marks() {
+    const std::string answer =
+        query("SELECT DISTINCT from_pos, to_pos, records FROM batches WHERE rank = " + std::to_string(kNoRank) +
+              " ORDER BY from_pos, to_pos FORMAT RowBinary");
+    std::vector<Mark> all;
+    for (RowReader rows(answer); !rows.done();) {
+      Mark& mark = all.emplace_back();
+      mark.from = rows.u64();
+      mark.to = rows.u64();
+      mark.records = rows.u64();
+    }
+    return all;
+  }
+};
+
+TEST_F(Feed, BatchesFollowEachOtherWithoutGapsOrOverlaps) {
+  TempDir dir;
+  const auto store = history::SqliteStore::open(dir.path, by_hand());
+  for (const auto& batch : history::one_rank(9, 300)) store->commit(batch);
+  // Each but the last is full: the next one is read while one is sent.
+  constexpr std::uint64_t kRecords = 3000;
+  feed(*store, {"u1"}, kRecords);
+  const auto all = marks();
+  ASSERT_GE(all.size(), 8U);
+  EXPECT_EQ(all.front().from, 1U);
+  for (std::size_t i = 0; i + 1 < all.size(); ++i) {
+    EXPECT_EQ(all[i].to + 1, all[i + 1].from);
+    EXPECT_GE(all[i].records, kRecords);
+    EXPECT_LT(all[i].records, kRecords + history::kTensors);
+  }
+  EXPECT_EQ(query("SELECT sum(records) FROM (SELECT DISTINCT from_pos, to_pos, records FROM batches WHERE rank = " +
+                  std::to_string(kNoRank) + ")"),
+            query("SELECT count() FROM (SELECT DISTINCT seq, id FROM records)"));
+
+  // A crash while the second one was on its way: it is sent again as it was, and by itself; then comes the rest.
+  store->write(history::WriteClass::kCommit, [&](history::Connection& writer) {
+    const std::string sql =
+        "UPDATE feed_runs SET pos = " + std::to_string(all[0].to) + ", intent = " + std::to_string(all[1].to);
+    writer.execute(sql.c_str());
+  });
+  feed(*store, {"u1"});
+  auto after = marks();
+  ASSERT_EQ(after.size(), all.size() + 1);
+  const auto rest = std::find_if(after.begin(), after.end(),
+                                 [&](const Mark& mark) { return mark.from == all[2].from && mark.to == all.back().to; });
+  ASSERT_NE(rest, after.end());
+  after.erase(rest);
+  EXPECT_EQ(after, all);
+}
+
+}  // namespace
+}  // namespace scalewatch::clickhouse
