@@ -28,8 +28,9 @@ constexpr std::size_t kFetch = 256;          // new notices a read
 constexpr std::size_t kFetchAtStart = 8192;  // what was left over, so that order is known from the beginning
 constexpr std::size_t kMaxKnown = 50'000;    // notices in memory or not yet durably settled: beyond it nothing is fetched
 constexpr milliseconds kOrphanEvery{3'600'000};
-constexpr std::uint32_t kOrphanTries = 168;                                // a week
-constexpr std::int64_t kCountEvery = 60'000;                               // dead letters, when nothing makes some
+constexpr std::int64_t kRoomPause = 100;      // at least between two looks for what a full queue left in the store
+constexpr std::uint32_t kOrphanTries = 168;   // a week
+constexpr std::int64_t kCountEvery = 60'000;  // dead letters, when nothing makes some
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();  // next_try_ms of what was given up
 
 // A dead letter that goes into the queue again.
@@ -45,6 +46,8 @@ Verdict verdict_of(const Sink& sink, const HttpResponse& response) {
 }  // namespace
 
 struct Delivery::Impl {
+  // What is due; also what is not; what full queues left in the store and may be taken now.
+  enum class Fetch : std::uint8_t { kDue, kAll, kLeft };
   enum class Kind : std::uint8_t { kNotice, kReminder, kAlive };  // kAlive: the Watchdog
   struct Flight {
     SinkLane* lane = nullptr;
@@ -65,8 +68,9 @@ struct Delivery::Impl {
   }
 
   void run();
-  bool fetch(bool all);
-  void admit(engine::OutboxStore::Pending pending);
+  bool fetch(Fetch which);
+  void admit(engine::OutboxStore::Pending pending, Fetch which);
+  bool find_room();
   void send(std::int64_t now);
   void remind(std::int64_t now);
   void watchdog(std::int64_t now);
@@ -113,6 +117,7 @@ struct Delivery::Impl {
 
 void Delivery::Impl::run() {
   std::int64_t next_fetch = 0;
+  std::int64_t last_fetch = 0;
   while (true) {
     bool wake = false;
     std::vector<engine::OutboxUpdate> settled;
@@ -130,8 +135,12 @@ void Delivery::Impl::run() {
               });
     const std::int64_t now = clock.steady_ms();
     if (sinks) take_sinks(*std::move(sinks));
+    const bool room = find_room();
+    if (room) next_fetch = std::min(next_fetch, last_fetch + kRoomPause);
     if (wake || now >= next_fetch) {
-      const bool more = fetch(fetch_all);
+      last_fetch = now;
+      if (room) fetch(Fetch::kLeft);
+      const bool more = fetch(fetch_all ? Fetch::kAll : Fetch::kDue);
       fetch_all = fetch_all && store_failing;
       next_fetch = more ? now : now + options.poll.count();
     }
@@ -153,8 +162,9 @@ void Delivery::Impl::run() {
 }
 
 // Returns whether there may be more.
-bool Delivery::Impl::fetch(bool all) {
+bool Delivery::Impl::fetch(Fetch which) {
   if (known.size() > kMaxKnown) return false;
+  const bool all = which != Fetch::kDue;
   const std::size_t limit = (all ? kFetchAtStart : kFetch) + known.size();  // what is known may come again
   std::vector<engine::OutboxStore::Pending> rows;
   try {
@@ -165,16 +175,35 @@ bool Delivery::Impl::fetch(bool all) {
   }
   if (std::exchange(store_failing, false)) spdlog::info("alerts can be read for delivery again");
   const bool more = rows.size() >= limit;
-  for (engine::OutboxStore::Pending& row : rows) admit(std::move(row));
+  for (const auto& lane : lanes) {
+    // admit() sees what waits still.
+    if (which == Fetch::kAll || (which == Fetch::kLeft && lane->catches_up)) lane->overflowed = false;
+  }
+  for (engine::OutboxStore::Pending& row : rows) admit(std::move(row), which);
   return more;
 }
 
-void Delivery::Impl::admit(engine::OutboxStore::Pending pending) {
+// Whether what a full queue left in the store can be taken now.
+bool Delivery::Impl::find_room() {
+  bool any = false;
+  for (const auto& lane : lanes) {
+    lane->catches_up = lane->overflowed && lane->queue.size() <= options.queue_per_sink / 2;
+    any = any || lane->catches_up;
+  }
+  return any;
+}
+
+void Delivery::Impl::admit(engine::OutboxStore::Pending pending, Fetch which) {
   engine::OutboxRow& row = pending.row;
-  if (known.contains(row)) return;
+  SinkLane* const lane = lanes.find(row.sink);
+  if (which == Fetch::kLeft && (lane == nullptr || !lane->catches_up)) return;
+  if (which != Fetch::kDue && lane != nullptr && lane->overflowed) return;  // behind one that stays there
+  if (known.contains(row)) {
+    if (which != Fetch::kDue && lane != nullptr && known.put_off(row)) lane->overflowed = true;
+    return;
+  }
   engine::OutboxUpdate update{
       .key = row.key, .sink = row.sink, .delivered = false, .tries = pending.tries, .next_try_ms = 0, .last_error = {}};
-  SinkLane* const lane = lanes.find(row.sink);
   if (lane == nullptr) {
     update.tries += 1;
     update.next_try_ms = update.tries < kOrphanTries ? clock.wall_ms() + kOrphanEvery.count() : kNever;
@@ -196,7 +225,11 @@ void Delivery::Impl::admit(engine::OutboxStore::Pending pending) {
     settle(std::move(update));
     return;
   }
-  if (lane->queue.size() >= options.queue_per_sink) {
+  // What is older than that was put off before.
+  const bool behind = lane->overflowed && which == Fetch::kDue && row.created_ms > clock.wall_ms() - options.defer.count();
+  if (behind || lane->queue.size() >= options.queue_per_sink) {
+    lane->overflowed = true;
+    if (which != Fetch::kDue) return;  // it stays as it is
     update.next_try_ms = clock.wall_ms() + options.defer.count();
     update.last_error = fmt::format("waits: {} earlier notices to this sink are not delivered", lane->queue.size());
     settle(std::move(update));

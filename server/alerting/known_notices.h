@@ -15,6 +15,11 @@ class KnownNotices {
  public:
   [[nodiscard]] std::size_t size() const { return notices_.size(); }
   [[nodiscard]] bool contains(const engine::OutboxRow& row) const { return notices_.contains(id_of(row.key, row.sink)); }
+  // It was put off, which is not durable yet.
+  [[nodiscard]] bool put_off(const engine::OutboxRow& row) const {
+    const auto found = notices_.find(id_of(row.key, row.sink));
+    return found != notices_.end() && found->second && !found->second->delivered && found->second->given_up_ms == 0;
+  }
   void queued(const engine::OutboxRow& row) { notices_[id_of(row.key, row.sink)] = std::nullopt; }
   // The notice leaves memory with this outcome.
   void settled(const engine::OutboxUpdate& update) { notices_[id_of(update.key, update.sink)] = update; }

@@ -28,7 +28,9 @@ struct SinkLane {
   std::int64_t remind_at = 0;     // steady
   std::int64_t watchdog_at = 0;   // steady
   bool failing = false;
-  bool retired = false;  // no longer configured: it goes with its last flight
+  bool overflowed = false;  // more of its notices wait in the store: newer ones queue up behind those
+  bool catches_up = false;  // there is room again, and what waits there is being taken
+  bool retired = false;     // no longer configured: it goes with its last flight
 
   [[nodiscard]] bool idle() const { return in_flight + reminders_in_flight + watchdogs_in_flight == 0; }
   // What an answer tells of the sink as a whole: counts it, and pauses where it asks for that. `now`: steady.

@@ -198,6 +198,28 @@ TEST_F(DeliveryTest, NoticesBeyondTheQueueWaitInTheStore) {
   for (int i = 0; i < 20; ++i) store_.wait_delivered("uid1/R//1/" + std::to_string(i) + "/firing", "hook");
 }
 
+TEST_F(DeliveryTest, WhatWaitsInTheStoreLeavesWhenThereIsRoomAndInItsOrder) {
+  options_.queue_per_sink = 4;  // and what is beyond it is due in five minutes
+  constexpr int kAlerts = 40;
+  std::atomic<bool> up{false};
+  HttpServer server([&](const Received&, std::size_t) { return answer(up ? 200 : 500); });
+  start({sink("hook", server.url())});
+  const auto name = [](int i) { return "R//1/" + std::to_string(i); };
+  for (int i = 0; i < kAlerts; ++i) event(Change::kOpened, Severity::kCritical, name(i));
+  store_.wait("uid1/" + name(kAlerts - 1) + "/firing", "hook",
+              [](const auto& last) { return last.last_error.starts_with("waits: 4"); });
+  up = true;
+  for (int i = kAlerts - 1; i >= 0; --i) event(Change::kResolved, Severity::kCritical, name(i));
+  for (int i = 0; i < kAlerts && !HasFailure(); ++i) store_.wait_delivered("uid1/" + name(i) + "/resolved", "hook");
+  const std::vector<std::string> told = keys(server.received());
+  for (int i = 0; i < kAlerts; ++i) {
+    const auto firing = std::find(told.begin(), told.end(), "uid1/" + name(i) + "/firing");
+    const auto resolved = std::find(told.begin(), told.end(), "uid1/" + name(i) + "/resolved");
+    EXPECT_LT(firing - told.begin(), resolved - told.begin()) << name(i);
+    EXPECT_NE(resolved, told.end());
+  }
+}
+
 TEST_F(DeliveryTest, ResponsesAreReadUpToABoundAndRedirectsNotFollowed) {
   HttpServer target([](const Received&, std::size_t) { return answer(200); });
   HttpServer redirecting([&](const Received&, std::size_t) { return answer(307, "", "Location: " + target.url() + "\r\n"); });
