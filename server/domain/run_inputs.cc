@@ -150,7 +150,7 @@ void RunFold::on(const AttemptDigest& input) {
     scaler.seen = seen;
   }
   // One that runs ahead waits: what rules say of an attempt knows whom those before it blame.
-  if (ahead && report != nullptr) return;
+  if (ahead) return;
   for (const ScalerReport& scaler : *told) {
     if (run_.scalers[scaler.track].leader == input.rank) step(scaler, input.rank, input.attempt, input.step, report);
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "server/domain/model.h"
+#include "server/domain/rules/rule.h"
 #include "tests/unit/domain/driver.h"
 
 namespace scalewatch::domain {
@@ -180,6 +181,16 @@ TEST(Leader, ItsDigestAloneFiresAndTheNextTakesOver) {
   EXPECT_EQ(skipped(), 6U);
   driver.close(8, {2});
   EXPECT_EQ(skipped(), 7U);
+}
+
+// Beyond what is joined its reports are not looked at; those that wait are all the same.
+TEST(Leader, OneThatRunsAwayLosesNoneOfWhatWaits) {
+  Driver driver({.ranks = 2});
+  driver.attempts(2, false);
+  for (std::size_t i = 0; i < kMaxAhead + 5; ++i, ++driver.next) driver.send(driver.digest(0, true));
+  EXPECT_EQ(driver.state.view().scalers[0].skipped, 1U);
+  for (Attempt attempt = 3; attempt < 3 + kMaxAhead; ++attempt) driver.close(attempt, {1});
+  EXPECT_EQ(driver.state.view().scalers[0].skipped, kMaxAhead);
 }
 
 TEST(Leader, AnAttemptThatItMissedIsTakenFromAnotherAtTheClose) {
