@@ -18,12 +18,15 @@ namespace {
 constexpr std::chrono::seconds kDeadline{10};
 // A page of 1,000 findings with their advice is larger than gRPC's default of 4 MB.
 constexpr int kMaxMessageBytes = 64 << 20;
+// What a server may send before it is told that there is room for more: a page then comes at once, not 64 KB at a time.
+constexpr int kWindowBytes = 1 << 20;
 // A tail whose server vanished without a word must end. Servers refuse pings more often than every five minutes.
 constexpr int kKeepaliveMs = 330'000;
 
 std::shared_ptr<grpc::Channel> connect(const std::string& server, const Credentials& credentials) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kWindowBytes);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   // A proxy for the web is no way to a server on the cluster's network, let alone to 127.0.0.1.

@@ -6,9 +6,9 @@
 #include "server/history/attempt_octaves.h"
 #include "server/history/attempt_records.h"
 #include "server/history/older_answers.h"
-#include "server/history/packed_column.h"
 #include "server/history/page_token.h"
 #include "server/history/scaler_reader.h"
+#include "server/history/varint.h"
 #include "server/history/wire.h"
 
 namespace scalewatch::history {
@@ -16,6 +16,7 @@ namespace scalewatch::history {
 namespace {
 
 constexpr char kToken = 'a';
+constexpr std::size_t kEntryBytes = 192;  // of a tensor in an answer, roughly
 
 // What the lowest rank says goes; what it leaves out comes from the next one that has it.
 void add_summary(const RankReports& reports, v1::AttemptSummary& summary) {
@@ -98,6 +99,7 @@ void Api::do_encode_attempt(const v1::GetAttemptRequest& request, std::string& a
   wire::put_message(v1::GetAttemptResponse::kAttemptFieldNumber, summary, answer);
 
   const auto tensors = records.present();
+  answer.reserve(answer.size() + std::min(size, tensors.size()) * kEntryBytes);
   std::string entry;
   std::string ranks;
   for (std::size_t i = 0; i < std::min(size, tensors.size()); ++i) {

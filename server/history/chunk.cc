@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "server/engine/crc.h"
+#include "server/history/varint.h"
 
 namespace scalewatch::history {
 

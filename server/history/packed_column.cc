@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "server/history/varint.h"
+
 namespace scalewatch::history {
 
 namespace {
@@ -130,26 +132,6 @@ void append_packed(std::span<const std::uint64_t> values, unsigned width, std::s
 }
 
 }  // namespace
-
-void put_varint(std::uint64_t value, std::string& out) {
-  while (value >= 0x80) {
-    out.push_back(static_cast<char>(value | 0x80));
-    value >>= 7;
-  }
-  out.push_back(static_cast<char>(value));
-}
-
-bool take_varint(std::string_view& bytes, std::uint64_t& value) {
-  value = 0;
-  for (unsigned shift = 0; shift < 64; shift += 7) {
-    if (bytes.empty()) return false;
-    const auto byte = static_cast<std::uint8_t>(bytes.front());
-    bytes.remove_prefix(1);
-    value |= std::uint64_t{byte & 0x7FU} << shift;
-    if (byte < 0x80) return true;
-  }
-  return false;
-}
 
 void pack_column(std::span<const std::uint64_t> bits, NumberKind kind, std::string& out) {
   std::array<std::uint64_t, kMaxColumn> buffer;

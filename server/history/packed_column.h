@@ -44,8 +44,4 @@ class PackedColumn {
   std::uint8_t shift_ = 0;
 };
 
-void put_varint(std::uint64_t value, std::string& out);
-// False when the bytes end within the number.
-bool take_varint(std::string_view& bytes, std::uint64_t& value);
-
 }  // namespace scalewatch::history

@@ -63,7 +63,7 @@ ReadPool::Lease::Lease(ReadPool& pool, Limit limit) : pool_(pool), connection_(p
   const auto now = std::chrono::steady_clock::now();
   page_end_ = now + pool.transaction_ / 2;
   try {
-    connection_->execute("BEGIN");
+    Query(*connection_, "BEGIN").run();
     if (limit == Limit::kTimed) connection_->set_deadline(now + pool.transaction_);
   } catch (...) {
     pool_.give_back(nullptr);

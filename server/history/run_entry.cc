@@ -34,10 +34,16 @@ bool put_run(std::string_view overview, std::string& out) {
   while (!overview.empty()) {
     if (!wire::take(overview, field)) return false;
     if (field.number != v1::GetRunResponse::kRunFieldNumber) continue;
-    for (std::string_view run = field.content; !run.empty();) {
-      if (!wire::take(run, field)) return false;
-      if (!is_column(field.number)) out.append(field.whole);
+    const std::string_view run = field.content;
+    std::size_t kept = 0;  // from here on
+    for (std::string_view rest = run; !rest.empty();) {
+      if (!wire::take(rest, field)) return false;
+      if (!is_column(field.number)) continue;
+      const std::size_t end = run.size() - rest.size();
+      out.append(run, kept, end - field.size - kept);
+      kept = end;
     }
+    out.append(run, kept);
   }
   return true;
 }

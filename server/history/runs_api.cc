@@ -18,6 +18,7 @@ namespace scalewatch::history {
 namespace {
 
 constexpr char kToken = 'r';
+constexpr std::size_t kEntryBytes = 160;  // of a run in an answer, roughly
 constexpr int kMaxFindings = 1000;
 constexpr int kMaxCompared = 20'000;  // run names that a misspelled one is held against
 
@@ -65,7 +66,11 @@ engine::Status Api::get_run(const v1::GetRunRequest& request, v1::GetRunResponse
 void Api::do_encode_runs(const v1::ListRunsRequest& request, std::string& answer) {
   const std::size_t size = checked_page_size(request.page_size());
   const auto token = read_token(request.page_token(), kToken, 3);
-  const std::string filter = "WHERE worst_open >= ?1 AND (?2 = '' OR instr(name, ?2) > 0) AND (?3 < 0 OR status = ?3)";
+  // Only what is asked for, for it is looked at in every row.
+  std::string filter;
+  if (request.min_severity() != v1::SEVERITY_UNSPECIFIED) filter += " AND worst_open >= ?1";
+  if (!request.name_contains().empty()) filter += " AND instr(name, ?2) > 0";
+  if (request.has_status()) filter += " AND status = ?3";
   // The order is (worst_open down, last_report_ms down, id up). A page goes on behind a run by a seek each: one condition for
   // all three would walk over the pages before.
   std::vector<std::string> parts{""};
@@ -74,15 +79,16 @@ void Api::do_encode_runs(const v1::ListRunsRequest& request, std::string& answer
              " AND worst_open < ?4"};
   }
   const auto place = [&](std::size_t field) { return token.empty() ? 0 : token_number(token[field]); };
-  const std::int64_t status = request.has_status() ? request.status() : -1;
   ReadPool::Lease lease(pool_);
   std::size_t count = 0;
   std::string entry;
+  answer.reserve(size * kEntryBytes);
   std::vector<std::string> last;  // of the newest entry, what goes on behind it
   for (const auto& part : parts) {
-    Query query(*lease, select_runs(filter + part + " ORDER BY worst_open DESC, last_report_ms DESC, id LIMIT ?7"),
-                static_cast<std::int64_t>(request.min_severity()), request.name_contains(), status, place(0), place(1),
-                place(2), static_cast<std::int64_t>(size + 1 - count));
+    Query query(
+        *lease, select_runs("WHERE TRUE" + filter + part + " ORDER BY worst_open DESC, last_report_ms DESC, id LIMIT ?7"),
+        static_cast<std::int64_t>(request.min_severity()), request.name_contains(), static_cast<std::int64_t>(request.status()),
+        place(0), place(1), place(2), static_cast<std::int64_t>(size + 1 - count));
     while (query.step()) {
       if (count == size) {
         wire::put_bytes(v1::ListRunsResponse::kNextPageTokenFieldNumber, make_token(kToken, last), answer);

@@ -9,6 +9,7 @@
 #include "cuda/record/format.h"
 #include "server/history/keys.h"
 #include "server/history/packed_column.h"
+#include "server/history/varint.h"
 
 namespace scalewatch::history {
 

@@ -111,7 +111,12 @@ bool Connection::read_only() const {
 }
 
 void Connection::rollback() noexcept {
-  if (in_transaction()) sqlite3_exec(db_.get(), "ROLLBACK", nullptr, nullptr, nullptr);
+  if (!in_transaction()) return;
+  try {
+    Query(*this, "ROLLBACK").run();  // prepared, for every read ends so
+  } catch (...) {
+    sqlite3_exec(db_.get(), "ROLLBACK", nullptr, nullptr, nullptr);
+  }
 }
 
 Query::~Query() {

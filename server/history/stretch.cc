@@ -7,6 +7,7 @@
 
 #include "server/history/record_reader.h"
 #include "server/history/seal.h"
+#include "server/history/varint.h"
 
 namespace scalewatch::history {
 

@@ -2,7 +2,7 @@
 
 #include <google/protobuf/wire_format_lite.h>
 
-#include "server/history/packed_column.h"
+#include "server/history/varint.h"
 
 namespace scalewatch::history::wire {
 
@@ -29,10 +29,12 @@ void put_message(int field, const google::protobuf::MessageLite& message, std::s
 }
 
 bool take(std::string_view& bytes, Field& field) {
-  const std::string_view from = bytes;
+  const std::size_t before = bytes.size();
   std::uint64_t tag = 0;
   std::uint64_t size = 0;
   if (!take_varint(bytes, tag) || tag > UINT32_MAX) return false;
+  field.number = WireFormatLite::GetTagFieldNumber(static_cast<std::uint32_t>(tag));
+  field.content = {};
   switch (WireFormatLite::GetTagWireType(static_cast<std::uint32_t>(tag))) {
     case WireFormatLite::WIRETYPE_VARINT:
       if (!take_varint(bytes, size)) return false;
@@ -46,17 +48,14 @@ bool take(std::string_view& bytes, Field& field) {
       break;
     case WireFormatLite::WIRETYPE_LENGTH_DELIMITED:
       if (!take_varint(bytes, size)) return false;
+      field.content = bytes.substr(0, size);
       break;
     default:
       return false;  // groups: proto3 has none
   }
   if (size > bytes.size()) return false;
-  field.number = WireFormatLite::GetTagFieldNumber(static_cast<std::uint32_t>(tag));
-  const bool has_length =
-      WireFormatLite::GetTagWireType(static_cast<std::uint32_t>(tag)) == WireFormatLite::WIRETYPE_LENGTH_DELIMITED;
-  field.content = has_length ? bytes.substr(0, size) : std::string_view();
   bytes.remove_prefix(size);
-  field.whole = from.substr(0, from.size() - bytes.size());
+  field.size = before - bytes.size();
   return field.number > 0;
 }
 

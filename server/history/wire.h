@@ -18,7 +18,7 @@ void put_message(int field, const google::protobuf::MessageLite& message, std::s
 
 struct Field {
   int number = 0;
-  std::string_view whole;    // with its tag
+  std::size_t size = 0;      // bytes, with its tag
   std::string_view content;  // of one with a length; else empty
 };
 // Takes a field off the front of `bytes`; false when they begin with none.

@@ -174,6 +174,7 @@ class Questions {
       : arguments_(arguments), report_(report) {
     grpc::ChannelArguments settings;
     settings.SetMaxReceiveMessageSize(-1);
+    settings.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 1 << 20);  // as the scalewatch command
     stub_ = v1::History::NewStub(grpc::CreateCustomChannel(server.address(), grpc::InsecureChannelCredentials(), settings));
   }
 
@@ -185,13 +186,20 @@ class Questions {
   }
 
  private:
+  // The answer lives until the next question: all are read into the same memory.
   template <class Request, class Response>
-  void ask(grpc::Status (v1::History::Stub::*call)(grpc::ClientContext*, const Request&, Response*), const Request& request,
-           Response& response) {
+  const Response& ask(grpc::Status (v1::History::Stub::*call)(grpc::ClientContext*, const Request&, Response*),
+                      const Request& request) {
+    arena_.Reset();
+    Response& response = *google::protobuf::Arena::CreateMessage<Response>(&arena_);
     grpc::ClientContext context;
     const auto status = (stub_.get()->*call)(&context, request, &response);
     if (!status.ok()) throw std::runtime_error(status.error_message());
-    if (response.ByteSizeLong() == 0) throw std::runtime_error("an empty answer");
+    return response;
+  }
+
+  static void expect(int entries, int least) {
+    if (entries < least) throw std::runtime_error("an answer of " + std::to_string(entries) + " entries");
   }
 
   void lengthy() {
@@ -199,15 +207,14 @@ class Questions {
       v1::GetTensorHistoryRequest request;
       request.set_run("long");
       request.set_tensor("layers." + std::to_string(random_() % kLongTensors) + ".weight");
-      v1::GetTensorHistoryResponse response;
-      ask(&v1::History::Stub::GetTensorHistory, request, response);
+      const auto& response = ask(&v1::History::Stub::GetTensorHistory, request);
       if (response.truncated()) throw std::runtime_error("the history was truncated");
+      expect(response.points_size(), 1);
     });
     report_.measure("scaler, all attempts of a long run, 1,000 points", 50, [&] {
       v1::GetScalerHistoryRequest request;
       request.set_run("long");
-      v1::GetScalerHistoryResponse response;
-      ask(&v1::History::Stub::GetScalerHistory, request, response);
+      expect(ask(&v1::History::Stub::GetScalerHistory, request).points_size(), 1);
     });
   }
 
@@ -216,11 +223,13 @@ class Questions {
     request.set_run("wide");
     request.set_attempt(attempt);
     request.set_page_size(1000);
+    int tensors = 0;
     do {
-      v1::GetAttemptResponse response;
-      ask(&v1::History::Stub::GetAttempt, request, response);
+      const auto& response = ask(&v1::History::Stub::GetAttempt, request);
+      tensors += response.tensors_size();
       request.set_page_token(response.next_page_token());
     } while (all && !request.page_token().empty());
+    expect(tensors, all ? static_cast<int>(arguments_.tensors) : 1);
   }
 
   void snapshots() {
@@ -240,9 +249,9 @@ class Questions {
         request.set_by(by);
         request.mutable_range()->set_first(1);
         request.mutable_range()->set_last(arguments_.attempts);
-        v1::TopTensorsResponse response;
-        ask(&v1::History::Stub::TopTensors, request, response);
+        const auto& response = ask(&v1::History::Stub::TopTensors, request);
         if (response.range().first() != 1) throw std::runtime_error("not all attempts were read");
+        expect(response.tensors_size(), 20);
       });
     }
     for (const auto by : {v1::TopTensorsRequest::BY_HEADROOM, v1::TopTensorsRequest::BY_UNDERFLOW}) {
@@ -252,9 +261,9 @@ class Questions {
         request.set_by(by);
         request.set_max_tensors(200);
         request.set_max_columns(500);
-        v1::GetHeatMapResponse response;
-        ask(&v1::History::Stub::GetHeatMap, request, response);
+        const auto& response = ask(&v1::History::Stub::GetHeatMap, request);
         if (response.truncated()) throw std::runtime_error("the heat map was truncated");
+        expect(response.rows_size(), 1);
       });
     }
   }
@@ -262,11 +271,13 @@ class Questions {
   void list(bool all) {
     v1::ListRunsRequest request;
     request.set_page_size(1000);
+    int runs = 0;
     do {
-      v1::ListRunsResponse response;
-      ask(&v1::History::Stub::ListRuns, request, response);
+      const auto& response = ask(&v1::History::Stub::ListRuns, request);
+      runs += response.runs_size();
       request.set_page_token(response.next_page_token());
     } while (all && !request.page_token().empty());
+    expect(runs, all ? static_cast<int>(arguments_.runs) : 1);
   }
 
   void runs() {
@@ -277,6 +288,8 @@ class Questions {
   const Arguments& arguments_;
   Report& report_;
   std::unique_ptr<v1::History::Stub> stub_;
+  std::vector<char> memory_ = std::vector<char>(8 << 20);
+  google::protobuf::Arena arena_{memory_.data(), memory_.size()};
   std::minstd_rand random_{5};
 };
 

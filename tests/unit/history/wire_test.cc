@@ -50,7 +50,7 @@ TEST(Wire, FieldsOfAllKindsAreTaken) {
     EXPECT_EQ(field.content, number == 3 ? "hi" : "");
   }
   EXPECT_TRUE(rest.empty());
-  EXPECT_EQ(field.whole, std::string_view(bytes).substr(bytes.size() - 5));
+  EXPECT_EQ(field.size, 5U);
   // Cut anywhere, the last field of what is left is refused.
   for (const std::size_t size : {1U, 2U, 4U, 11U, 13U, 15U, 17U, 20U}) {
     rest = std::string_view(bytes).substr(0, size);
