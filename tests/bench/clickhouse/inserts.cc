@@ -21,9 +21,6 @@
 
 namespace scalewatch::bench {
 
-namespace {
-
-// CPU time of the ClickHouse server so far, seconds.
 double cpu_of_server() {
   const char* const pid = std::getenv("SCALEWATCH_CLICKHOUSE_PID");
   std::ifstream in(std::string("/proc/") + (pid == nullptr ? "0" : pid) + "/stat");
@@ -36,6 +33,8 @@ double cpu_of_server() {
   std::sscanf(text.c_str() + name_end + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system);
   return static_cast<double>(user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
+
+namespace {
 
 std::uint64_t number(clickhouse::Connection& connection, const std::string& sql) {
   const std::string answer = connection.query(sql + " FORMAT RowBinary");
@@ -177,7 +176,7 @@ double direct(const Arguments& arguments, const clickhouse::Options& options, Ou
   if (failed) throw std::runtime_error("direct inserts failed");
   const double rate = static_cast<double>(done) / seconds_since(begin);
   out.put("direct inserts of such rows", rate, "records/s", 0);
-  out.put("  ClickHouse's CPU a record", (cpu_of_server() - cpu_before) / static_cast<double>(done) * 1e9, "ns", 0);
+  out.put("  ClickHouse's CPU a record of them", (cpu_of_server() - cpu_before) / static_cast<double>(done) * 1e9, "ns", 0);
   connection.query("DROP TABLE direct");
   return rate;
 }

@@ -53,6 +53,8 @@ class Output {
 void inserts(const Arguments& arguments, const clickhouse::Options& options, Output& out);
 // Questions about histories of which only ClickHouse has the rows.
 void questions(const Arguments& arguments, const clickhouse::Options& options, Output& out);
+// CPU time of the ClickHouse server so far, seconds.
+double cpu_of_server();
 // How many bytes a table has on disk, once all is merged.
 double merged_bytes(const clickhouse::Options& options, const std::string& table);
 

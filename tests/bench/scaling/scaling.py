@@ -20,6 +20,8 @@ MEASURED = json.loads((pathlib.Path(__file__).parent / "measured.json").read_tex
 COMMIT_S, LAG_S, BUSY, BUSY_WITHOUT_ONE = 0.05, 1.0, 0.6, 0.9
 DAY_S = 86_400
 RUN_RANKS = 1_000  # of a run, where there are as many ranks
+NODE_CORES = 2     # of a ClickHouse node
+LOG_DAYS = 3       # history.clickhouse.keep_log
 
 
 def line_through(points, value):
@@ -105,7 +107,8 @@ def instances_for(model, options, ranks, leaders):
 
 def table(model, options):
     head = ("ranks", "statistics from", "servers", "cores busy in all", "durable after, p99", "memory of a server", "its disk a day",
-            "all disks a day", "ClickHouse nodes of two cores", "Prometheus series")
+            "all disks a day", "Prometheus series", "cores busy to feed ClickHouse", "its nodes of two cores", "its disks a day",
+            "and for the log")
     rows = []
     for ranks in (1, 100, 1_000, 10_000, 100_000):
         for leaders in (False, True):
@@ -115,12 +118,22 @@ def table(model, options):
             count, cores, lag, memory = instances_for(model, options, ranks, leaders)
             a_day = options.rate * DAY_S
             disk = (full * options.tensors * MEASURED["bytes_a_record_in_chunks"] + bare * MEASURED["bytes_a_bare_report"]) * a_day
-            records = (full * options.tensors + bare) * options.rate
-            nodes = math.ceil(records / MEASURED["clickhouse_records_per_s"] / BUSY)
             runs = math.ceil(ranks / RUN_RANKS)
+            there = shared(options, full, bare)
             rows.append((f"{ranks:,}", "every rank" if not leaders else f"{full:,} leaders", f"{count}", f"{cores:.3g}", f"{lag * 1e3:.0f} ms",
-                         f"{memory:,.0f} MB", size(disk / count), size(disk), f"{nodes}", f"{runs * MEASURED['series_a_run']:,.0f}"))
+                         f"{memory:,.0f} MB", size(disk / count), size(disk), f"{runs * MEASURED['series_a_run']:,.0f}", *there))
     return [head, *rows]
+
+
+def shared(options, full, bare):
+    """What the shared history takes: cores of the servers, nodes, disks a day, disks for the log as received."""
+    click = MEASURED["clickhouse"]
+    records, reports = full * options.tensors * options.rate, bare * options.rate
+    feeding = (records * click["feeding_ns_a_record"] / 1e3 + reports * click["feeding_us_a_bare_report"]) / 1e6
+    cores = (records * click["cpu_ns_a_record"] / 1e3 + reports * click["cpu_us_a_bare_report"]) / 1e6
+    disk = (records * click["bytes_a_record"] + reports * click["bytes_a_bare_report"]) * DAY_S
+    log = (records * click["bytes_a_record_of_the_log"] + reports * click["bytes_a_bare_report_of_the_log"]) * DAY_S * LOG_DAYS
+    return f"{feeding:.2g}", f"{math.ceil(cores / (NODE_CORES * BUSY))}", size(disk), size(log)
 
 
 def size(value):
