@@ -1,7 +1,7 @@
 #!/usr/bin/python3 -B
 """What 1 to 100,000 ranks need, by a small simulation whose constants are measured.
 
-  tests/bench/scaling/scaling.py [--tensors N] [--rate R] [--replica N] [--cores N] [--markdown]
+  tests/bench/scaling/scaling.py [--tensors N] [--rate R] [--replica N] [--cores N] [--write]
 
 A server is a queue that its cores empty: ranks report at moments of their own, each report costs a fixed time and one for each of its
 records, and what was folded becomes durable with the next commit, 50 ms later. The two costs are taken from two measured points of
@@ -16,6 +16,7 @@ import math
 import pathlib
 import random
 
+PAGE = pathlib.Path(__file__).resolve().parents[3] / "deploy/SCALING.md"
 MEASURED = json.loads((pathlib.Path(__file__).parent / "measured.json").read_text())
 COMMIT_S, LAG_S, BUSY, BUSY_WITHOUT_ONE = 0.05, 1.0, 0.6, 0.9
 DAY_S = 86_400
@@ -144,30 +145,79 @@ def size(value):
     return f"{value:.3g} TB"
 
 
+def markdown(rows):
+    head, *rest = rows
+    return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rest))
+
+
+def measured_table():
+    points = MEASURED["ingest"]
+    click = MEASURED["clickhouse"]
+
+    def cpu(tensors):
+        of = sorted(point["cpu_us"] for point in points if point["tensors"] == tensors)
+        return f"{of[0]:.0f} to {of[-1]:.0f}" if len(of) > 1 else f"{of[0]:.0f}"
+
+    memory = ", ".join(f"{point['streams']} of {point['tensors']}: {point['memory_mb']:.0f}" for point in
+                       sorted(points, key=lambda point: point["memory_mb"]))
+    return [
+        ("what", "figure"),
+        ("server's processor time for a report of 1; 100; 1,000 records, its share of compaction included",
+         f"{cpu(1)}; {cpu(100)}; {cpu(1000)} µs"),
+        ("server's memory, by streams and their tensors", memory + " MB"),
+        ("disk: a record once in chunks; a report that holds no more than one record",
+         f"{MEASURED['bytes_a_record_in_chunks']} B; at most {MEASURED['bytes_a_bare_report']} B"),
+        ("`/metrics`: series of a run, however many ranks it has; processor time of a page",
+         f"{MEASURED['series_a_run']:.0f}; {MEASURED['scrape_us_a_run']:.0f} µs a run"),
+        ("ClickHouse 18.16 through a server, on the same two cores as server and clients: records a second until all was there; ClickHouse's "
+         "processor time for a record; for a report without", f"{click['records_per_s'] / 1e6:.2f} million; {click['cpu_ns_a_record']:.0f} ns; "
+         f"{click['cpu_us_a_bare_report']:.0f} µs"),
+        ("what feeding it takes of a server: a record; a report without", f"{click['feeding_ns_a_record']:.0f} ns; "
+         f"{click['feeding_us_a_bare_report']:.0f} µs"),
+        ("its disk, LZ4 and merged: a record with its scores; a report without; of the log as received, for `keep_log`",
+         f"{click['bytes_a_record']:.0f} B; {click['bytes_a_bare_report']:.0f} B; {click['bytes_a_record_of_the_log']:.0f} and "
+         f"{click['bytes_a_bare_report_of_the_log']:.0f} B"),
+    ]
+
+
+def model_table(model):
+    rows = [("streams", "tensors", "attempts/s", "CPU a report, measured", "predicted", "error", "memory, measured", "predicted", "error")]
+    for point in MEASURED["ingest"]:
+        cpu, memory = model.cpu_us(point["tensors"]), model.memory_mb([(point["streams"], point["tensors"])])
+        error = "calibrated" if point["use"] == "calibrate" else f"{cpu / point['cpu_us'] - 1:+.0%}"
+        rows.append((f"{point['streams']}", f"{point['tensors']}", f"{point['rate']}", f"{point['cpu_us']:.0f} µs", f"{cpu:.0f} µs", error,
+                     f"{point['memory_mb']:.0f} MB", f"{memory:.0f} MB", f"{memory / point['memory_mb'] - 1:+.0%}"))
+    return rows
+
+
+def constants(model, options):
+    serial = 1e6 / MEASURED["serial_us_a_report"]
+    return (f"A report: {model.report_us:.0f} µs, and {model.record_us:.3f} µs a record; a stream: {model.stream_mb * 1e3:.0f} kB, and "
+            f"{model.tensor_mb * 1e3:.2f} kB a tensor; a server: {model.base_mb:.0f} MB. The reports of one run are folded one after another, in at "
+            f"most {MEASURED['serial_us_a_report']:.0f} µs each: {serial:,.0f} a second, {serial / options.rate:,.0f} ranks of a single run.")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tensors", type=int, default=1_000, help="that a rank with full statistics sends an attempt")
     parser.add_argument("--rate", type=float, default=1.0, help="attempts a second")
     parser.add_argument("--replica", type=int, default=8, help="ranks of one data-parallel replica: those that send statistics")
     parser.add_argument("--cores", type=int, default=8, help="of a server")
+    parser.add_argument("--write", action="store_true", help="put the tables where deploy/SCALING.md has them")
     options = parser.parse_args()
     model = Model()
-    print(f"a report: {model.report_us:.0f} µs, and {model.record_us:.3f} µs a record; a stream: {model.stream_mb * 1e3:.0f} kB, and "
-          f"{model.tensor_mb * 1e3:.2f} kB a tensor; a server: {model.base_mb:.0f} MB\n")
-    print("| streams | tensors | attempts/s | CPU a report, measured | predicted | error | memory, measured | predicted | error |\n" + "| --- " * 9 + "|")
-    for point in MEASURED["ingest"]:
-        cpu, memory = model.cpu_us(point["tensors"]), model.memory_mb([(point["streams"], point["tensors"])])
-        error = "calibrated" if point["use"] == "calibrate" else f"{cpu / point['cpu_us'] - 1:+.0%}"
-        print(f"| {point['streams']} | {point['tensors']} | {point['rate']} | {point['cpu_us']:.0f} µs | {cpu:.0f} µs | {error} | "
-              f"{point['memory_mb']:.0f} MB | {memory:.0f} MB | {memory / point['memory_mb'] - 1:+.0%} |")
-    print(f"\n{options.tensors:,} tensors, {options.rate:g} attempts a second, replicas of {options.replica} ranks, servers of {options.cores} cores:\n")
-    rows = table(model, options)
-    print("| " + " | ".join(rows[0]) + " |\n" + "| --- " * len(rows[0]) + "|")
-    for row in rows[1:]:
-        print("| " + " | ".join(row) + " |")
-    serial = 1e6 / MEASURED["serial_us_a_report"]
-    print(f"\nOne run is with one server. Its reports are folded one after another, in at most {MEASURED['serial_us_a_report']:.0f} µs each: "
-          f"{serial:,.0f} a second, {serial / options.rate:,.0f} ranks of a single run.")
+    parts = {"measured": markdown(measured_table()), "model": markdown(model_table(model)), "constants": constants(model, options),
+             "fleets": markdown(table(model, options))}
+    if not options.write:
+        print(f"{options.tensors:,} tensors, {options.rate:g} attempts a second, replicas of {options.replica} ranks, servers of "
+              f"{options.cores} cores\n\n" + "\n\n".join(parts.values()))
+        return
+    text = PAGE.read_text()
+    for name, part in parts.items():
+        begin, end = f"<!-- {name} -->\n", f"\n<!-- /{name} -->"
+        before, rest = text.split(begin)
+        text = before + begin + part + end + rest.split(end)[1]
+    PAGE.write_text(text)
 
 
 if __name__ == "__main__":
