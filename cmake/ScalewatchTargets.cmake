@@ -46,6 +46,9 @@ function(scalewatch_library name)
   scalewatch_target(${name})
 endfunction()
 
+# What a test's process is told about sanitizers.
+set(SCALEWATCH_TEST_ENVIRONMENT "TSAN_OPTIONS=ignore_noninstrumented_modules=1:suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp")
+
 # A GoogleTest executable whose cases ctest sees one by one: scalewatch_test(name SOURCES ... LIBS ... [LABEL unit]).
 function(scalewatch_test name)
   cmake_parse_arguments(arg "" "LABEL" "SOURCES;LIBS" ${ARGN})
@@ -59,5 +62,5 @@ function(scalewatch_test name)
   include(GoogleTest)
   gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 60
                        PROPERTIES LABELS ${arg_LABEL} TIMEOUT 300
-                       ENVIRONMENT "TSAN_OPTIONS=ignore_noninstrumented_modules=1:suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp")
+                       ENVIRONMENT "${SCALEWATCH_TEST_ENVIRONMENT}")
 endfunction()

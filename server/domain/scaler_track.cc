@@ -199,12 +199,13 @@ Outcome decide_outcome(const ScalerTrack& track, const ScalerObservation& scaler
 
 Outcome decide_outcome(const ScalerTrack& track, const std::optional<double>& scale_before, const ScalerObservation& scaler,
                        const OptimizerObservation* observation, bool fused, bool alone) {
-  const auto decided = observation != nullptr ? observation->found_inf_decided : std::nullopt;
+  const double* const decided =
+      observation != nullptr && observation->found_inf_decided ? &*observation->found_inf_decided : nullptr;
   // A fused kernel skips on exactly 1, whatever the trainer believes.
-  if (fused && decided && *decided != 0 && *decided != 1) return Outcome::kApplied;
+  if (fused && decided != nullptr && *decided != 0 && *decided != 1) return Outcome::kApplied;
   if (observation != nullptr && observation->outcome != Outcome::kUnknown) return observation->outcome;
   if (!track.guards) return Outcome::kApplied;
-  if (decided) return *decided != 0 ? Outcome::kSkipped : Outcome::kApplied;
+  if (decided != nullptr) return *decided != 0 ? Outcome::kSkipped : Outcome::kApplied;
   const auto after = scaler.scale_after;
   if (track.dynamic && scale_before && after && scaler.optimizers.size() <= 1) {
     if (*after < *scale_before) return Outcome::kSkipped;

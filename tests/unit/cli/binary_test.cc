@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,9 @@ class Process {
     for (auto& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);
     std::string variable = "SCALEWATCH_SERVER=" + server;
-    char* environment[] = {variable.data(), nullptr};
+    std::string sanitizer = "TSAN_OPTIONS=";
+    if (const char* options = std::getenv("TSAN_OPTIONS"); options != nullptr) sanitizer += options;
+    char* environment[] = {variable.data(), sanitizer.data(), nullptr};
     const int failed = posix_spawn(&pid_, SCALEWATCH_BINARY, &actions, nullptr, argv.data(), environment);
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);

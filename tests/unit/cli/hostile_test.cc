@@ -53,6 +53,10 @@ int obeyed(const std::string& out) {
 }
 
 TEST(HostileNames, NeverReachTheTerminal) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP()
+      << "Protobuf's headers lay maps out otherwise under TSan than its library has them, and this changes them by reflection";
+#endif
   auto data = collapsing_run();
   for (Message* message : std::initializer_list<Message*>{&data.runs, &data.run, &data.tensors, &data.history, &data.top,
                                                           &data.scaler, &data.alerts, &data.tail[0], &data.tail[1]}) {
