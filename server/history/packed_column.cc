@@ -17,6 +17,7 @@ __extension__ typedef unsigned __int128 Wide;  // NOLINT(modernize-use-using): t
 constexpr std::uint8_t kNegative = 1;       // all values are negative
 constexpr std::uint8_t kMixed = 2;          // the lowest bit of each value is its sign
 constexpr std::uint8_t kExceptions = 4;     // some values are kept apart
+constexpr unsigned kWordBits = 57;          // a value this wide lies within eight bytes wherever it begins
 constexpr std::size_t kExceptionBits = 48;  // what one costs, roughly: its place and its value
 
 int sign_bit(NumberKind kind) {
@@ -203,7 +204,6 @@ std::uint64_t PackedColumn::restore(std::uint64_t value) const {
 }
 
 void PackedColumn::unpack(std::span<std::uint64_t> out) const {
-  constexpr unsigned kWordBits = 57;  // a value this wide lies within eight bytes wherever it begins
   std::size_t i = 0;
   if (width_ == 0) {
     std::fill(out.begin(), out.end(), base_);
@@ -253,9 +253,14 @@ std::uint64_t PackedColumn::packed_at(std::size_t index) const {
   const std::size_t bit = index * width_;
   const char* from = packed_ + bit / 8;
   const unsigned skip = bit % 8;
-  Wide word = 0;
+  const auto left = static_cast<std::size_t>(packed_end_ - from);
   static_assert(std::endian::native == std::endian::little);
-  std::memcpy(&word, from, std::min<std::size_t>(9, static_cast<std::size_t>(packed_end_ - from)));
+  if (std::uint64_t word = 0; width_ <= kWordBits && left >= sizeof word) {
+    std::memcpy(&word, from, sizeof word);
+    return base_ + (word >> skip & ((std::uint64_t{1} << width_) - 1));
+  }
+  Wide word = 0;
+  std::memcpy(&word, from, std::min<std::size_t>(9, left));
   const auto value = static_cast<std::uint64_t>(word >> skip);
   return base_ + (width_ == 64 ? value : value & ((std::uint64_t{1} << width_) - 1));
 }
