@@ -21,9 +21,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
+// Empty for what is not there, or not any more: threads end while they are looked at.
 std::string content(const std::filesystem::path& path) {
   std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
 }
 
 std::filesystem::path temporary_folder() {
