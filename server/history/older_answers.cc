@@ -69,7 +69,7 @@ std::optional<std::uint64_t> read_scaler(Reading& reading, ReadPool& pool, const
     for (std::uint64_t first = range.first; first <= last;) {
       const auto rows = older->history().scaler(older->range(first, last, range.rank), range.scaler, kPageScalers);
       for (const auto& row : rows) sink.attempt(row);
-      if (rows.size() < kPageScalers) break;
+      if (rows.empty()) break;
       first = rows.back().attempt + 1;
       if (std::chrono::steady_clock::now() >= deadline) return first;
     }

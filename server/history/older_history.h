@@ -99,7 +99,7 @@ class OlderHistory {
   virtual std::vector<OlderRecord> records(const OlderRange& range, const Tensors& tensors, std::size_t limit) = 0;
   // The same of one tensor in cells.
   virtual OlderSums sums(const OlderRange& range, const Tensors::value_type& tensor, const AttemptGrid& grid) = 0;
-  // Of each attempt the lowest rank's newest observation, in order; no more than `limit`.
+  // Of each attempt the lowest rank's newest observation, in order; no more than `limit`, maybe fewer, and none at the end.
   virtual std::vector<StoredScaler> scaler(const OlderRange& range, std::uint32_t scaler, std::size_t limit) = 0;
   // The scalers of a segment, rising.
   virtual std::vector<std::uint32_t> scaler_numbers(const std::string& run_uid, std::uint32_t segment) = 0;

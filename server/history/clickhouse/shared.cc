@@ -176,10 +176,11 @@ std::map<std::uint32_t, std::uint64_t> Shared::floors(const std::string& run_uid
 
 namespace {
 
-// A page of entries of one kind, in order of pos, later terms first: what counts of it. Moves `next` to where to go on.
+// A page of entries of one kind, in order of pos, later terms first: what counts of it. Moves `next` to where to go on. Only an
+// empty page is the end: a shard cuts its rows before those that are there twice are left out (18.16), so that fewer come than
+// were asked for. Where it cut may lie between the terms of a place, which then comes again, first on its page.
 template <class Row, class Read>
-std::vector<Row> counted(const std::string& answer, std::size_t limit, const LogCover& cover, std::uint64_t& next, bool& more,
-                         const Read& read) {
+std::vector<Row> counted(const std::string& answer, const LogCover& cover, std::uint64_t& next, bool& more, const Read& read) {
   std::vector<Row> all;
   std::vector<std::uint64_t> terms;
   for (RowReader rows(answer); !rows.done();) {
@@ -187,10 +188,13 @@ std::vector<Row> counted(const std::string& answer, std::size_t limit, const Log
     all.push_back(read(rows, term));
     terms.push_back(term);
   }
-  more = all.size() == limit;
+  more = !all.empty();
   std::vector<Row> kept;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    next = all[i].pos;
+  if (all.empty()) return kept;
+  const std::uint64_t last = all.back().pos;
+  const bool alone = all.front().pos == last;
+  next = alone ? last : last - 1;
+  for (std::size_t i = 0; i < all.size() && (alone || all[i].pos < last); ++i) {
     if (!cover.holds(terms[i], all[i].pos)) continue;
     if (kept.empty() || kept.back().pos != all[i].pos) kept.push_back(std::move(all[i]));
   }
@@ -266,7 +270,7 @@ bool Shared::load_run(const std::string& run_uid, const std::function<void(engin
       const std::string answer = query("SELECT pos, term, payload FROM inputs WHERE " + run_is(run_uid) + " AND pos > " +
                                        std::to_string(after) + " AND pos <= " + std::to_string(last) +
                                        " ORDER BY pos, term DESC LIMIT 1 BY pos, term LIMIT " + std::to_string(kPageInputs));
-      auto page = counted<engine::InputRow>(answer, kPageInputs, cover, after, more, [&](RowReader& rows, std::uint64_t& term) {
+      auto page = counted<engine::InputRow>(answer, cover, after, more, [&](RowReader& rows, std::uint64_t& term) {
         engine::InputRow row{run_uid, rows.u64(), {}};
         term = rows.u64();
         row.payload = rows.text();
@@ -281,7 +285,7 @@ bool Shared::load_run(const std::string& run_uid, const std::function<void(engin
         query("SELECT pos, term, rank, stream, seq, segment, attempt, time_ms, payload FROM payloads WHERE " + run_is(run_uid) +
               " AND pos > " + std::to_string(after) + " ORDER BY pos, term DESC LIMIT 1 BY pos, term LIMIT " +
               std::to_string(kPageReports));
-    auto page = counted<engine::ReportRow>(answer, kPageReports, cover, from, more, [&](RowReader& rows, std::uint64_t& term) {
+    auto page = counted<engine::ReportRow>(answer, cover, from, more, [&](RowReader& rows, std::uint64_t& term) {
       const std::uint64_t pos = rows.u64();
       term = rows.u64();
       const std::uint32_t rank = rows.u32();

@@ -77,6 +77,8 @@ class ClickHouseTest : public ::testing::Test {
     for (const auto& run : runs) ASSERT_TRUE(feeder.drain(run, std::chrono::minutes(1))) << feeder.stats().error;
     feeder.stop(std::chrono::seconds(10));
   }
+  // How many different ones were marked. Rows that are there twice may be merged by now.
+  std::string batches_there() { return query("SELECT uniqExact(from_pos, to_pos) FROM batches"); }
   std::string query(const std::string& sql) { return Connection(options_).query(sql); }
 
   Options options_;

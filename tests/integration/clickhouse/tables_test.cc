@@ -1,6 +1,6 @@
 // Tables that a server makes and brings up to date, what expires in them, and alerts there.
-#include "server/history/clickhouse/keys.h"
 #include "server/history/clickhouse/tables.h"
+#include "server/history/clickhouse/keys.h"
 #include "tests/integration/clickhouse/clickhouse_fixture.h"
 
 namespace scalewatch::clickhouse {
