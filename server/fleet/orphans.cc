@@ -66,8 +66,9 @@ bool Fleet::bring(const std::string& name_or_uid) {
     if (!there) return false;
     const std::string& uid = there->row.run_uid;
     const std::lock_guard lock(import_mutex_);
-    if (engine_->holds(there->row.name) || (knows(uid) && is_newest(*there, uid))) return true;
-    if (!parts_.import(uid, there->row_term)) return false;
+    if (engine_->holds(there->row.name) || knows(uid)) return true;
+    // Under no term: it answers questions, and its server may come back and go on. A takeover brings it anew.
+    if (!parts_.import(uid, 0)) return false;
     if (parts_.alerts_go) parts_.alerts_go(uid);
     return true;
   } catch (const engine::StoreError& error) {

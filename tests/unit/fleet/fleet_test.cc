@@ -291,6 +291,29 @@ TEST_F(FleetTest, WhatOnlyTheSharedHistoryHasIsListedAndBrought) {
   EXPECT_FALSE(any.fleet.holds("old"));
 }
 
+// It was asked for while its server was away; then that server went on with it, under the claim that it had.
+TEST_F(FleetTest, WhatWasBroughtToAnswerAQuestionIsNoTakeover) {
+  start_all(&shared_);
+  const auto names = order();
+  std::unique_ptr<TestClient> client;
+  ASSERT_EQ(join(client, names[0], 0, 0), names[0]);
+  const std::string uid = client->peer().hello_ack()->run_uid();
+  ASSERT_NO_FATAL_FAILURE(share(*client, names[0], 1, 3));
+  client.reset();
+  kill(names[0]);
+  (void)node(names[1]).run("run");
+  EXPECT_TRUE(node(names[1]).fleet.knows(uid));
+  start(names[0], &shared_);
+  ASSERT_EQ(join(client, names[0], 3, 3), names[0]);
+  ASSERT_NO_FATAL_FAILURE(share(*client, names[0], 4, 9));
+  client.reset();
+  kill(names[0]);
+  ASSERT_EQ(join(client, names[2], 9, 9), names[1]);
+  EXPECT_EQ(client->peer().hello_ack()->resume_after_seq(), 9U);
+  EXPECT_EQ(node(names[1]).fleet.stats().taken_over, 1U);
+  EXPECT_EQ(node(names[1]).run("run").lost_reports(), 0U);
+}
+
 TEST_F(FleetTest, OfTwoOwnersTheOlderClaimYields) {
   start_all(&shared_);
   const auto names = order();
