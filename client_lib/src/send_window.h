@@ -1,6 +1,7 @@
 // How much may be on its way to the server, and not durable there, before full statistics thin out: without a bound while acks
-// come in time, and else as much as the server makes durable in kLate. Whatever the reports wait for (the transport, the
-// server's queues, its disk), a lean one that is sent then arrives soon, and with it what alerts need.
+// come in time, and else as much as the server makes durable in time. Whatever the reports wait for (the transport, the
+// server's queues, its disk), a lean one that is sent then arrives soon, and with it what alerts need. In time is kLate more
+// than the quickest ack of the stream took: a server that is far away is not behind.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +14,8 @@ namespace scalewatch::client {
 class SendWindow {
  public:
   static constexpr std::chrono::milliseconds kLate{300};
+  // More than this is no distance, and the first acks of a stream may be late already.
+  static constexpr std::chrono::milliseconds kFarthest{400};
   // It never closes further: a disk that is slow and takes all that is sent costs a small stream nothing.
   static constexpr std::uint64_t kLeast = 64U << 10;
 
@@ -34,11 +37,14 @@ class SendWindow {
     if (newest.through <= acked_) return;
     acked_ = newest.through;
     const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(now - newest.at);
-    if (took <= kLate) {
+    quickest_ = std::min(quickest_, std::max(took, std::chrono::milliseconds(0)));
+    const auto in_time = quickest_ + kLate;
+    if (took <= in_time) {
       late_ = 0;
       if (room_ < kUnbounded / 2) room_ += room_ / 8;
     } else if (++late_ > 1) {  // a disk that hung once is no overload
-      const auto enough = newest.before * static_cast<std::uint64_t>(kLate.count()) / static_cast<std::uint64_t>(took.count());
+      const auto enough =
+          newest.before * static_cast<std::uint64_t>(in_time.count()) / static_cast<std::uint64_t>(took.count());
       room_ = std::clamp(enough, kLeast, std::max(room_, kLeast));
     }
   }
@@ -52,6 +58,7 @@ class SendWindow {
   std::uint64_t sent_ = 0;
   std::uint64_t acked_ = 0;
   std::uint64_t room_ = kUnbounded;
+  std::chrono::milliseconds quickest_ = kFarthest;
   int late_ = 0;  // acks in a row
 };
 

@@ -25,6 +25,7 @@ class FileReader {
   void read() {
     YAML::Node root;
     std::error_code ignored;
+    if (std::filesystem::is_directory(path_, ignored)) throw ConfigError(path_ + ": cannot be read: it is a folder");
     if (std::filesystem::is_regular_file(path_, ignored) && std::filesystem::file_size(path_, ignored) > kMostBytes) {
       throw ConfigError(path_ + ": is larger than 4 MiB");
     }
@@ -35,7 +36,7 @@ class FileReader {
     } catch (const YAML::Exception& error) {
       throw ConfigError(fmt::format("{}:{}: not YAML: {}", path_, error.mark.line + 1, error.msg));
     } catch (const std::ios_base::failure&) {
-      throw ConfigError(path_ + ": cannot be read");  // a folder
+      throw ConfigError(path_ + ": cannot be read");
     }
     if (root.IsNull()) return;  // nothing but comments
     read_map(root, "");

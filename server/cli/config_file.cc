@@ -71,6 +71,7 @@ void read_config(const ConfigPath& path, GlobalOptions& options) {
   std::error_code error;
   if (!path.required && !std::filesystem::exists(path.path, error)) return;
   const auto where = names::escape(path.path);
+  if (std::filesystem::is_directory(path.path, error)) throw ConfigError(where + " can't be read: it is a folder");
   YAML::Node root;
   try {
     root = YAML::LoadFile(path.path);

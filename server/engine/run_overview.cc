@@ -130,7 +130,7 @@ v1::GetRunResponse Run::make_overview() const {
     to.set_host(slot->hello.host());
     to.set_pid(slot->hello.pid());
     to.set_gpu_uuid(slot->hello.gpu_uuid());
-    const bool here = is_here(*slot, steady);
+    const bool here = is_here(*slot, steady) && !slot->left;
     to.set_connected(here);
     to.set_said_goodbye(slot->left);
     to.set_last_attempt(slot->newest_attempt);
@@ -140,7 +140,7 @@ v1::GetRunResponse Run::make_overview() const {
     if (const auto found = seen.find(rank); found != seen.end()) fill(found->second->losses, to);
     run.set_lost_reports(run.lost_reports() + to.lost_reports());
     run.set_thinned_reports(run.thinned_reports() + to.thinned_reports());
-    connected += here && !slot->left ? 1 : 0;
+    connected += here ? 1 : 0;
   }
   run.set_ranks_connected(connected);
   for (std::uint32_t i = 0; i < view.scalers.size(); ++i) fill(view.scalers[i], i, *out.add_scalers());

@@ -5,6 +5,7 @@
 #include "scalewatch/v1/history.pb.h"
 #include "server/history/seal.h"
 #include "server/history/wire.h"
+#include "server/names/escape.h"
 
 namespace scalewatch::history {
 
@@ -48,6 +49,12 @@ bool put_run(std::string_view overview, std::string& out) {
   return true;
 }
 
+// One that is damaged would make the whole list unreadable.
+void put_text(int field, std::string_view text, std::string& out) {
+  if (names::is_utf8(text)) return wire::put_bytes(field, text, out);
+  wire::put_bytes(field, names::escape(text), out);
+}
+
 }  // namespace
 
 void encode_run(const Query& row, std::string& out) {
@@ -57,8 +64,8 @@ void encode_run(const Query& row, std::string& out) {
   if (!overview || !put_run(*overview, out) || (!row.connection().all_sealed() && !RunSummary().ParseFromString(out))) {
     out.clear();
   }
-  wire::put_bytes(RunSummary::kRunUidFieldNumber, row.view(1), out);
-  wire::put_bytes(RunSummary::kNameFieldNumber, row.view(2), out);
+  put_text(RunSummary::kRunUidFieldNumber, row.view(1), out);
+  put_text(RunSummary::kNameFieldNumber, row.view(2), out);
   wire::put_number(RunSummary::kCreatedMsFieldNumber, row.i64(3), out);
   wire::put_number(RunSummary::kLastReportMsFieldNumber, row.i64(4), out);
   wire::put_number(RunSummary::kSegmentFieldNumber, row.u32(5), out);

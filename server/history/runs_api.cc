@@ -11,6 +11,7 @@
 #include "server/history/page_token.h"
 #include "server/history/run_entry.h"
 #include "server/history/wire.h"
+#include "server/names/escape.h"
 #include "server/names/nearest.h"
 
 namespace scalewatch::history {
@@ -30,7 +31,7 @@ constexpr int kMaxCompared = 20'000;  // run names that a misspelled one is held
 // The columns are what lists are sorted by: they win over the overview.
 void take_columns(const engine::RunRow& row, v1::RunSummary& run) {
   run.set_run_uid(row.run_uid);
-  run.set_name(row.name);
+  run.set_name(names::is_utf8(row.name) ? row.name : names::escape(row.name));
   run.set_created_ms(row.created_ms);
   run.set_last_report_ms(row.last_report_ms);
   run.set_segment(row.segment);

@@ -12,6 +12,7 @@
 #include "server/history/keys.h"
 #include "server/history/row_check.h"
 #include "server/history/seal.h"
+#include "server/names/escape.h"
 
 namespace scalewatch::history {
 
@@ -339,6 +340,8 @@ void Verifier::check_messages(const char* sql, const std::string& what, bool has
       if (!bytes || !message.ParseFromArray(bytes->data(), static_cast<int>(bytes->size()))) {
         fault(what + rows.bytes(1) + ": what is stored of it can't be read");
       }
+      if (const std::string name = rows.bytes(1); !names::is_utf8(name))
+        fault(what + names::escape(name) + ": its name is damaged");
     }
     if (!progress_(1)) throw engine::StoreError("interrupted", true);
   }

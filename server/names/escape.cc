@@ -47,6 +47,15 @@ CodePoint decode(std::string_view bytes, std::size_t pos) {
   return {value, length, true};
 }
 
+bool is_utf8(std::string_view bytes) {
+  for (std::size_t pos = 0; pos < bytes.size();) {
+    const auto c = decode(bytes, pos);
+    if (!c.valid) return false;
+    pos += c.length;
+  }
+  return true;
+}
+
 bool misleads(char32_t value) {
   return std::any_of(kMisleading.begin(), kMisleading.end(),
                      [&](const Range& range) { return value >= range.first && value <= range.last; });

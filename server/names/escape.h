@@ -16,6 +16,9 @@ struct CodePoint {
 };
 CodePoint decode(std::string_view bytes, std::size_t pos);
 
+// Whether a text is UTF-8, as decode() has it: Protobuf reads no message with one that is not.
+bool is_utf8(std::string_view bytes);
+
 // What a terminal obeys, what turns the order of the text around it, or what nobody sees: control characters (C0, DEL, C1),
 // bidirectional controls, zero-width and other invisible characters, separators of lines, annotations and tags.
 bool misleads(char32_t value);

@@ -329,6 +329,13 @@ TEST(SendBuffer, AServerThatIsBehindGetsFewerStatistics) {
   EXPECT_EQ(behind.send(4, milliseconds(100)), 4);
 }
 
+TEST(SendBuffer, AServerThatIsFarAwayIsNotBehind) {
+  Behind far(1000);
+  EXPECT_EQ(far.send(200, SendWindow::kFarthest, 8), 200);
+  far.send(10, std::chrono::milliseconds(1'500), 8);
+  EXPECT_LT(far.send(10, std::chrono::milliseconds(1'500), 8), 10);  // and now it is
+}
+
 TEST(SendBuffer, ASlowDiskCostsASmallStreamNothing) {
   Behind small(SendWindow::kLeast / full_report(1, 1).size() / 4);  // 16 KiB a report at most, three on their way
   EXPECT_EQ(small.send(50, std::chrono::milliseconds(5'000), 2), 50);

@@ -65,6 +65,19 @@ TEST_F(EngineTest, GoodbyeFinishesTheStreamOnceAllIsDurable) {
   EXPECT_TRUE(eventually([&] { return overview().run().status() == v1::RUN_STATUS_FINISHED; }));
 }
 
+// Its stream may be open for a moment still, and a server that is killed then never says that it closed.
+TEST_F(EngineTest, WhoSaidGoodbyeIsNotConnected) {
+  TestClient zero(start(), {});
+  ASSERT_TRUE(zero.join());
+  zero.send_table();
+  zero.send(zero.report(1));
+  zero.goodbye();
+  ASSERT_TRUE(eventually([&] { return zero.peer().finished(); }));
+  clock_.now += 100;
+  ASSERT_TRUE(eventually([&] { return overview().ranks(0).said_goodbye(); }));
+  EXPECT_FALSE(overview().ranks(0).connected());
+}
+
 TEST_F(EngineTest, RepeatsAreDroppedAndGapsEndTheStream) {
   TestClient client(start(), {});
   ASSERT_TRUE(client.join());

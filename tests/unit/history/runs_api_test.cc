@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "scalewatch/v1/alerts.pb.h"
+#include "server/history/maintenance.h"
 #include "server/history/sqlite.h"
 #include "tests/unit/history/api_fixture.h"
 
@@ -172,6 +173,27 @@ TEST_F(RunsApi, OneWhoseOverviewIsDamagedIsListedByItsColumns) {
     expect_columns(response.runs(i), batch.runs[static_cast<std::size_t>(i)]);
     EXPECT_EQ(response.runs(i).framework(), i == 0 ? "x" : "") << i;
   }
+}
+
+TEST_F(RunsApi, OneWhoseNameIsDamagedHidesNoOther) {
+  engine::CommitBatch batch;
+  batch.runs = {row_with("good", {}), row_with("name", {})};
+  store_->commit(batch);
+  Connection((dir_.path / "history.db").string(), SQLITE_OPEN_READWRITE)
+      .execute("UPDATE runs SET name = CAST(x'ff62' AS TEXT) WHERE name = 'name'");
+  std::string answer;
+  ASSERT_TRUE(api_->encode_runs({}, answer).ok());
+  v1::ListRunsResponse response;
+  ASSERT_TRUE(response.ParseFromString(answer));
+  std::vector<std::string> names;
+  for (const auto& run : response.runs()) names.push_back(run.name());
+  EXPECT_THAT(names, testing::UnorderedElementsAre("good", "\\xffb"));
+  v1::GetRunRequest one;
+  one.set_run(batch.runs[1].run_uid);
+  v1::GetRunResponse told;
+  ASSERT_TRUE(api_->get_run(one, told).ok());
+  EXPECT_EQ(told.run().name(), "\\xffb");
+  EXPECT_EQ(verify_folder(dir_.path, false, [](double) { return true; }).faults_found, 1U);
 }
 
 TEST_F(RunsApi, BadFieldsAreNamed) {
