@@ -54,6 +54,7 @@ void Fleet::adopt_own() {
     spdlog::error("fleet: the runs of before cannot be read: {}", error.what());
   }
   for (const engine::RunRow& row : rows) {
+    bool made = false;  // its entry, here
     try {
       {
         const std::lock_guard lock(mutex_);
@@ -74,18 +75,19 @@ void Fleet::adopt_own() {
       {
         const std::lock_guard lock(mutex_);
         if (stopping_ || draining_) return;
-        if (!entries_.try_emplace(row.name, Entry{.state = State::kHere, .term = claimed ? there->term : 0, .fed = claimed})
-                 .second)
-          continue;
+        made = entries_.try_emplace(row.name, Entry{.state = State::kHere, .term = claimed ? there->term : 0, .fed = claimed})
+                   .second;
+        if (!made) continue;
         unfed_ = unfed_ || !claimed;
       }
       if (claimed) parts_.feed->own(row.run_uid, row.name, there->term);
       engine_->adopt(row.name);
     } catch (const engine::StoreError& error) {
-      // Its clients bring it back.
+      // Its clients bring it back; those that are here already are answered by what decides for them.
       spdlog::warn("fleet: run '{}' of before waits for its clients: {}", row.name, error.what());
       const std::lock_guard lock(mutex_);
-      entries_.erase(row.name);
+      const auto entry = entries_.find(row.name);
+      if (made && entry != entries_.end() && entry->second.waiting.empty()) entries_.erase(entry);
     }
   }
 }
