@@ -73,7 +73,8 @@ bool take_event(const engine::RunContext& run, const domain::FindingEvent& event
   alert.set_comment(finding.acknowledge_comment);
   set_places(run, finding, alert);
   const std::int64_t time_ms = std::max(finding.last_time, finding.acknowledged_time);
-  entry.changed_ms = std::max(entry.changed_ms, time_ms);
+  // Each change is later than the one before, also of the same moment: stores and fleets keep and share the latest.
+  entry.changed_ms = is_new ? time_ms : std::max(entry.changed_ms + 1, time_ms);
   if (is_new) {
     alert.set_state(v1::ALERT_STATE_FIRING);
     note(alert, finding.first_time, v1::ALERT_STATE_FIRING, {},

@@ -5,6 +5,7 @@ remote write; or the name and why it was not measured. Bodies are made before th
 """
 import contextlib
 import http.client
+import os
 import pathlib
 import random
 import shutil
@@ -17,12 +18,13 @@ import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
+TOOLS = ROOT / "build/tools"
 SECONDS = 10
 SENDERS = 4
 
 
 def program(name):
-    for folder in ("/usr/bin", "/usr/sbin", ROOT / "build/tools/usr/bin", ROOT / "build/tools/usr/sbin"):
+    for folder in ("/usr/bin", "/usr/sbin", TOOLS / "usr/bin", TOOLS / "usr/sbin"):
         if (pathlib.Path(folder) / name).exists():
             return str(pathlib.Path(folder) / name)
     return shutil.which(name)
@@ -37,8 +39,11 @@ def free_port():
 @contextlib.contextmanager
 def running(command, folder, port, ready):
     """A server that answers `ready` with 200; ended in the end."""
+    # What was unpacked and not installed finds its libraries beside it.
+    libraries = ":".join(str(each) for name in ("usr/lib", "lib") for each in sorted((TOOLS / name).glob("*-linux-gnu")))
+    environment = {**os.environ, "LD_LIBRARY_PATH": libraries} if command[0].startswith(str(TOOLS)) else None
     with open(folder / "log", "wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
+        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, env=environment)
     try:
         end = time.monotonic() + 60
         while True:

@@ -84,7 +84,8 @@ class KillRounds(Case):
             try:
                 wait_for(f"every alert {transition} at the sink", lambda: keys(transition).keys() >= wanted.keys())
             except AssertionError as error:
-                self.fail(f"{where}: {error}; {sorted(wanted.keys() - keys(transition).keys())} never came")
+                missing = {alert: expected[alert] for alert in wanted.keys() - keys(transition).keys()}
+                self.fail(f"{where}: {error}; never came: {missing}")
             self.assertEqual(keys(transition), wanted, f"{where}: keys of {transition}")
 
     maxDiff = None
