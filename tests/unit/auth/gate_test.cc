@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -109,7 +110,7 @@ TEST_F(GateTest, TakesChangesOfTheFileAndKeepsTheOldOneWhenItIsBroken) {
   const std::string id = last_id_;
   Gate gate({file_, audit_});
   const Caller caller = gate.admit(header, "p").caller;
-  int ended = 0;
+  std::atomic<int> ended{0};
   const auto hold = gate.hold([&] { return caller.may_ingest("a1"); }, [&] { ++ended; });
 
   std::ofstream(file_) << "broken";
