@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "client_lib/include/scalewatch/scalewatch.h"
+#include "client_lib/src/wall_clock.h"
 #include "cuda/record/merge.h"
 
 namespace scalewatch::client {
@@ -325,8 +326,7 @@ bool Recorder::end() {
     add_to(counters_.dropped_stopped, 1);
     return false;
   }
-  attempt.time_ms =
-      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  attempt.time_ms = wall_ms();
   attempt.phase = phase_;
   attempt.cost = {counters_.trainer_thread_ns.load(std::memory_order_relaxed),
                   counters_.measure_ns.load(std::memory_order_relaxed),

@@ -6,13 +6,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <optional>
-#include <span>
 #include <utility>
 
 #include "client_lib/include/scalewatch/scalewatch.h"
 #include "client_lib/src/log.h"
+#include "client_lib/src/wall_clock.h"
 
 namespace scalewatch::client {
 namespace {
@@ -28,13 +27,9 @@ constexpr seconds kGreetingTimeout{10};
 constexpr seconds kHeartbeat{5};
 constexpr seconds kSettled{10};                         // a stream that lived as long was no failure
 constexpr std::uint32_t kUsualMessageBytes = 4U << 20;  // until the server says its limit
-constexpr std::size_t kTableChunkBytes = 16U << 10;     // well below the least that a server may be told to take
 constexpr milliseconds kPoll{5};  // the trainer's thread wakes nobody: what it posted is seen after so long
 constexpr seconds kAgeCheck{60};
-constexpr seconds kDevicePatience{30};          // an attempt whose GPUs take longer is sent without what they have to say
-constexpr milliseconds kClosingPatience{1000};  // the same while the trainer waits in close
-constexpr std::size_t kMaxMisuse = 16;          // of an attempt
-constexpr std::uint64_t kRingShare = 8;         // the ring gets an eighth of the buffer's bytes
+constexpr std::uint64_t kRingShare = 8;  // the ring gets an eighth of the buffer's bytes
 constexpr std::size_t kMaxFaultText = 255;
 constexpr std::string_view kToldToStop = "the server asked it to stop reporting";
 
@@ -61,10 +56,6 @@ std::string one_line(std::string_view text) {
   return line;
 }
 
-std::int64_t wall_ms() {
-  return std::chrono::duration_cast<milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 std::uint64_t thread_cpu_ns() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -82,14 +73,6 @@ bool descriptors_left() {
   return enough;
 }
 
-// Inf in an activation may be a mask, and says nothing alone.
-bool has_failed(const Attempt& attempt) {
-  if (attempt.found_inf() || (attempt.loss && !std::isfinite(*attempt.loss))) return true;
-  if (attempt.sheet == nullptr) return false;
-  return std::ranges::any_of(*attempt.sheet,
-                             [](const Measured& m) { return m.record.nan != 0 || (m.bad() && m.role != Role::kActivation); });
-}
-
 }  // namespace
 
 Sender::Sender(Mailbox& mailbox, SenderOptions options, const Identity& identity, const Sampling& sampling, Devices& devices)
@@ -97,10 +80,9 @@ Sender::Sender(Mailbox& mailbox, SenderOptions options, const Identity& identity
       options_(std::move(options)),
       identity_(identity),
       name_("run '" + identity.run + "' rank " + std::to_string(identity.rank)),
-      sampling_(sampling),
-      device_results_(devices),
-      ring_(options_.ring_attempts, options_.buffer_bytes / kRingShare),
       own_{pack_identity(identity), {}, SendBuffer(options_.buffer_bytes), identity.incarnation_order},
+      collector_(mailbox, name_, sampling, devices, Ring(options_.ring_attempts, options_.buffer_bytes / kRingShare), own_,
+                 status_),
       servers_(options_.servers, identity.rank),
       max_message_bytes_(kUsualMessageBytes),
       random_(static_cast<unsigned>(identity.incarnation_order) ^ identity.rank) {
@@ -126,7 +108,7 @@ void Sender::find_left_over() {
 void Sender::run() {
   retry_at_ = Clock::now();
   while (state_ != State::kOver) {
-    collect();
+    collector_.collect(stopped_);
     step(Clock::now());
     publish();
     if (state_ != State::kOver) mailbox_.wait_until(next_deadline());
@@ -139,141 +121,24 @@ void Sender::run() {
   publish();
 }
 
-// ---- what the trainer posted ----------------------------------------------------------------------------------------
-
-void Sender::collect() {
-  mailbox_.take(mail_);
-  if (!mail_.tensors.empty()) collect_tensors();
-  if (mail_.closing && !leaving_noted_) {
-    leaving_noted_ = true;
-    closing_since_ = Clock::now();
-    retry_at_ = std::min(retry_at_, Clock::now());
-  }
-  collect_attempts();
-  tell_device_faults();
-  if (!stopped_ && mail_.attempts.empty()) note_lost_before(mail_.ended + 1);
-  direct();
-}
-
-// In their order: one that waits for its GPUs holds those after it up.
-void Sender::collect_attempts() {
-  std::size_t done = 0;
-  for (; done < mail_.attempts.size(); ++done) {
-    Attempt& attempt = *mail_.attempts[done];
-    if (!settle(attempt)) break;
-    if (stopped_) {
-      ++status_.dropped_stopped;  // ended before the trainer could know
-    } else {
-      collect(attempt);
-    }
-    mailbox_.give_back(&attempt);
-  }
-  mail_.attempts.erase(mail_.attempts.begin(), mail_.attempts.begin() + static_cast<std::ptrdiff_t>(done));
-  device_results_.reclaim();
-}
-
-bool Sender::settle(Attempt& attempt) {
-  if (attempt.batches.empty()) return true;
-  const auto now = Clock::now();
-  if (waiting_for_ != attempt.number) {
-    waiting_for_ = attempt.number;
-    waiting_since_ = now;
-  }
-  const auto closing_at = std::min(closing_since_ + kClosingPatience, mail_.deadline);
-  const bool give_up = now >= waiting_since_ + kDevicePatience || (mail_.closing && now >= closing_at);
-  return device_results_.settle(attempt, give_up);
-}
-
-void Sender::tell_device_faults() {
-  for (const DeviceFault& fault : device_results_.new_faults()) {
-    device_lines_.push_back("GPU " + std::to_string(fault.device) + " of " + name_ +
-                            " is not measured any more; training goes on (" + fault.detail + ")");
-  }
-  while (!device_lines_.empty() && log_line(device_lines_.front())) device_lines_.erase(device_lines_.begin());
-}
-
-void Sender::collect_tensors() {
-  auto infos = std::span(mail_.tensors);
-  while (!infos.empty()) {
-    std::size_t size = 0;
-    std::size_t count = 0;
-    while (count < infos.size() && size < kTableChunkBytes) {
-      const TensorInfo& info = infos[count++];
-      own_.hash.add(info);
-      size += 48 + info.name.size() + info.shard.size() + info.replica.size() + info.optimizer.size();
-    }
-    const auto first_id = static_cast<std::uint32_t>(table_.size());
-    const auto version = static_cast<std::uint32_t>(own_.buffer.table().size() + 1);
-    own_.buffer.add_table(pack_table(version, first_id, infos.first(count)));
-    std::move(infos.begin(), infos.begin() + static_cast<std::ptrdiff_t>(count), std::back_inserter(table_));
-    infos = infos.subspan(count);
-  }
-}
-
-// What ended before this attempt and was not posted found the queue full.
-void Sender::note_lost_before(std::uint64_t attempt) {
-  for (; attempt_ + 1 < attempt; ++attempt_) own_.buffer.add_loss(attempt_ + 1, LossCause::kQueueFull);
-}
-
-void Sender::collect(const Attempt& attempt) {
-  note_lost_before(attempt.number);
-  attempt_ = attempt.number;
-  misuse_.clear();
-  for (Misuse misuse; misuse_.size() < kMaxMisuse && mailbox_.take_misuse(attempt.number, misuse);) misuse_.push_back(misuse);
-
-  tell_device_faults();
-  const SendBuffer& buffer = own_.buffer;
-  const ReportCounters counters{
-      status_.reports_sent,   buffer.counters().dropped_total(), buffer.counters().thinned, buffer.bytes(),
-      buffer.spooled_bytes(), status_.client_thread_ns,          device_results_.counters()};
-  const bool full = attempt.sheet != nullptr && attempt.statistics_lost != LossCause::kQueueFull;
-  if (attempt.statistics_lost != LossCause::kNone) ++status_.reports_thinned;
-  own_.buffer.add_report(attempt.number, full ? Fullness::kFull : Fullness::kBadOnly,
-                         packer_.pack(attempt, buffer.last_seq() + 1, misuse_, counters));
-  if (ring_.wanted()) {
-    if (std::string left_out = packer_.pack_left_out(attempt); !left_out.empty()) ring_.add(std::move(left_out));
-  }
-  // What lasts is told once: the attempts before its beginning are what shows how it came.
-  const bool failing = has_failed(attempt);
-  if (failing && !failing_) flush_ring();
-  failing_ = failing;
-}
-
-void Sender::flush_ring() {
-  for (const std::string& left_out : ring_.take()) {
-    own_.buffer.add_report(0, Fullness::kFull, with_seq(left_out, own_.buffer.last_seq() + 1));
-  }
-}
-
-// Works out what the server's directives say, when that is new.
-void Sender::direct() {
-  if (stopped_) return;
-  directives_.expire(wall_ms(), attempt_ + 1);
-  if (directives_.take_ring_request()) flush_ring();
-  if (directives_.changed() || (directives_.any() && !mail_.tensors.empty())) {
-    mailbox_.offer(directives_.build(table_, sampling_));
-  }
-}
-
-// ---- the stream -----------------------------------------------------------------------------------------------------
-
 void Sender::step(Clock::time_point now) {
   if (now >= look_at_age_) {
     look_at_age_ = now + kAgeCheck;
     outbox().buffer.drop_old(std::chrono::system_clock::now());
   }
+  if (mail().closing && !std::exchange(leaving_noted_, true)) retry_at_ = std::min(retry_at_, now);
   if (stream_) receive(now);
   if (stopped_) {
     stream_.reset();
-    state_ = mail_.closing ? State::kOver : State::kWaiting;
+    state_ = mail().closing ? State::kOver : State::kWaiting;
     return;
   }
-  const bool all_taken = mail_.attempts.empty();
-  if (mail_.closing && now >= mail_.deadline && all_taken) {
+  const bool all_taken = mail().attempts.empty();
+  if (mail().closing && now >= mail().deadline && all_taken) {
     state_ = State::kOver;
     return;
   }
-  if (state_ == State::kWaiting && mail_.closing && !mail_.say_goodbye && all_taken && outbox().buffer.all_durable()) {
+  if (state_ == State::kWaiting && mail().closing && !mail().say_goodbye && all_taken && outbox().buffer.all_durable()) {
     state_ = State::kOver;
     return;
   }
@@ -286,11 +151,11 @@ void Sender::connect(Clock::time_point now) {
     status_.last_fault = "too few file descriptors are left for a connection";
     return retry(now);
   }
-  if (mail_.closing && mail_.attempts.empty() && status_.connects == 0 && tries_closing_ >= servers_.size()) {
+  if (mail().closing && mail().attempts.empty() && status_.connects == 0 && tries_closing_ >= servers_.size()) {
     state_ = State::kOver;  // no server was ever there
     return;
   }
-  if (mail_.closing && servers_.moves() == 0) ++tries_closing_;
+  if (mail().closing && servers_.moves() == 0) ++tries_closing_;
   status_.connection = SCALEWATCH_CONNECTING;
   std::string fault;
   const Security security = read_security(options_.credentials, fault);
@@ -326,7 +191,7 @@ void Sender::receive(Clock::time_point now) {
       if (directive->stop) {
         stop(kToldToStop);
       } else if (left_over_.empty()) {
-        directives_.put(std::move(*directive));
+        collector_.directives().put(std::move(*directive));
       }
     }
     if (stopped_ || !stream_) return;
@@ -352,7 +217,8 @@ void Sender::handle(HelloAck&& ack, Clock::time_point now) {
   outbox().buffer.resume(ack.resume_after_seq, rounds_failed() > 0, keep_until_replicated_);
   const bool own = left_over_.empty();
   table_sent_ = ack.need_table || !own ? 0 : table_greeted_;
-  if (own) directives_.replace(std::move(ack.directives), ack.server_time_ms == 0 ? 0 : ack.server_time_ms - wall_ms());
+  if (own)
+    collector_.directives().replace(std::move(ack.directives), ack.server_time_ms == 0 ? 0 : ack.server_time_ms - wall_ms());
 }
 
 void Sender::handle(const Ack& ack, Clock::time_point now) {
@@ -449,8 +315,8 @@ bool Sender::write_one(Clock::time_point now) {
     state_ = State::kLeaving;
     return true;
   }
-  if (mail_.closing && mail_.attempts.empty()) {
-    if (mail_.say_goodbye) send(pack_goodbye(from.buffer.last_seq(), mail_.reason));
+  if (mail().closing && mail().attempts.empty()) {
+    if (mail().say_goodbye) send(pack_goodbye(from.buffer.last_seq(), mail().reason));
     state_ = State::kLeaving;
     return true;
   }
@@ -469,7 +335,7 @@ void Sender::send(const std::string& message) {
 void Sender::on_end(const Stream::End& end, Clock::time_point now) {
   const bool done = outbox().buffer.all_durable();
   // A goodbye that a server took with it into its own end is said again: without it the run would count as lost.
-  const bool said = left_over_.empty() && (end.code == 0 || (done && !mail_.say_goodbye));
+  const bool said = left_over_.empty() && (end.code == 0 || (done && !mail().say_goodbye));
   const bool left = state_ == State::kLeaving && (said || (done && !left_over_.empty()));
   const bool settled = (state_ == State::kLive || state_ == State::kLeaving) && now - live_since_ >= kSettled;
   stream_.reset();
@@ -503,7 +369,7 @@ void Sender::retry(Clock::time_point now) {
   state_ = State::kWaiting;
   status_.connection = SCALEWATCH_WAITING;
   milliseconds bound = std::min(kLongestBackoff, kFirstBackoff * (1 << std::min(rounds_failed(), 6U)));
-  if (mail_.closing) bound = std::min(bound, kClosingBackoff);
+  if (mail().closing) bound = std::min(bound, kClosingBackoff);
   ++failures_;
   retry_at_ = now + jitter(bound);
 }
@@ -518,7 +384,7 @@ Sender::Clock::time_point Sender::next_deadline() const {
   if (stopped_) return next;
   if (state_ == State::kWaiting) next = std::min(next, retry_at_);
   if (state_ == State::kGreeting) next = std::min(next, greeting_until_);
-  if (mail_.closing) next = std::min(next, mail_.deadline);
+  if (mail().closing) next = std::min(next, mail().deadline);
   // An overdue heartbeat waits for the transport to take the write before, and that wakes this thread.
   const auto heartbeat = last_write_ + kHeartbeat;
   if (state_ == State::kLive && heartbeat > now) next = std::min(next, heartbeat);

@@ -1,4 +1,4 @@
-// The client's thread: packs what the trainer posted and brings it to the server, over as many streams as that takes.
+// The client's thread: brings what the collector made of the trainer's posts to the server, over as many streams as that takes.
 //
 // Life: waiting -> greeting (Hello written) -> live (HelloAck came) -> leaving (Goodbye written) -> waiting or over.
 // What earlier clients of this rank left in the spool goes first, each on a stream of its own under its old identity.
@@ -13,11 +13,9 @@
 #include <string_view>
 #include <vector>
 
+#include "client_lib/src/collector.h"
 #include "client_lib/src/credentials.h"
-#include "client_lib/src/device_results.h"
 #include "client_lib/src/mailbox.h"
-#include "client_lib/src/pack.h"
-#include "client_lib/src/ring.h"
 #include "client_lib/src/sampling.h"
 #include "client_lib/src/send_buffer.h"
 #include "client_lib/src/servers.h"
@@ -47,24 +45,8 @@ class Sender {
  private:
   using Clock = Mailbox::Clock;
   enum class State { kWaiting, kGreeting, kLive, kLeaving, kOver };
-  // What one incarnation has to send.
-  struct Outbox {
-    std::string identity;  // packed
-    TableHash hash;        // of the tensors in the buffer's table; of none when that isn't known
-    SendBuffer buffer;
-    std::uint64_t incarnation_order = 0;
-  };
-
-  void collect();
   void find_left_over();
-  void collect_tensors();
-  void collect(const Attempt& attempt);
-  void collect_attempts();
-  bool settle(Attempt& attempt);
-  void tell_device_faults();
-  void note_lost_before(std::uint64_t attempt);
-  void flush_ring();
-  void direct();
+  [[nodiscard]] const Mailbox::Mail& mail() const { return collector_.mail(); }
   [[nodiscard]] Outbox& outbox() { return left_over_.empty() ? own_ : left_over_.front(); }
   void step(Clock::time_point now);
   void connect(Clock::time_point now);
@@ -90,30 +72,17 @@ class Sender {
   const SenderOptions options_;
   const Identity& identity_;
   const std::string name_;  // of run and rank, for people
-  const Sampling& sampling_;
-  Mailbox::Mail mail_;
-  DeviceResults device_results_;
-  std::vector<std::string> device_lines_;  // to be said on stderr
-  std::uint64_t waiting_for_ = 0;          // attempt whose GPUs are not done
-  Clock::time_point waiting_since_;
-  Clock::time_point closing_since_;
-  ReportPacker packer_;
-  Ring ring_;
-  Directives directives_;
-  std::vector<TensorInfo> table_;
-  std::vector<Misuse> misuse_;  // of the attempt that is being packed
-  std::uint64_t attempt_ = 0;   // the newest that was collected
-  bool failing_ = false;        // that attempt failed
   std::deque<Outbox> left_over_;
   bool keep_until_replicated_ = false;  // as the newest server said
   std::uint64_t left_over_done_ = 0;    // incarnation order of the newest that was sent or refused
   Outbox own_;
+  Status status_;
+  Collector collector_;
 
   State state_ = State::kWaiting;
   std::unique_ptr<Stream> stream_;
   std::string token_;  // that the stream showed
   Servers servers_;
-  Status status_;
   bool stopped_ = false;
   bool failure_said_ = false;
   bool leaving_noted_ = false;
