@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "server/cli/commands.h"
 #include "server/cli/completion.h"
 #include "server/cli/views/tensor_stat.h"
 #include "server/cli/views/views.h"
@@ -9,36 +10,6 @@
 #include "server/cli/words.h"
 
 namespace scalewatch::cli {
-
-namespace {
-
-CLI::App* command(CLI::App& app, const std::string& name, const std::string& description) {
-  auto* added = app.add_subcommand(name, description);
-  added->fallthrough();
-  return added;
-}
-
-void add_run(CLI::App* command, std::string& run) {
-  command->add_option("RUN", run, "Name or uid of the run")->required();
-}
-
-void add_range(CLI::App* command, RangeOptions& range, const std::string& first) {
-  command->add_option("--segment", range.segment, "Segment of the run, from 1 (default: the newest)");
-  command->add_option("--first", range.first, "First attempt (default: " + first + ")");
-  command->add_option("--last", range.last, "Last attempt, inclusive (default: the newest)");
-}
-
-template <class Options>
-void on(CLI::App* command, Chosen& chosen, void (*view)(Client&, const Options&, const Screen&), const Options& options) {
-  command->callback([&chosen, view, &options] {
-    chosen.action = [view, &options](Client& client, const Screen& screen, const std::stop_token&) {
-      view(client, options, screen);
-      return kExitOk;
-    };
-  });
-}
-
-}  // namespace
 
 void DetailCommands::add_to(CLI::App& app, Chosen& chosen) {
   add_attempt(app, chosen);
@@ -53,18 +24,18 @@ void DetailCommands::add_to(CLI::App& app, Chosen& chosen) {
 }
 
 void DetailCommands::add_attempt(CLI::App& app, Chosen& chosen) {
-  auto* added = command(app, "attempt", "Show every tensor at one attempt as values flowed, the first bad one marked");
+  auto* added = add_command(app, "attempt", "Show every tensor at one attempt as values flowed, the first bad one marked");
   add_run(added, attempt_.run);
   added->footer("> marks the first bad one. --json: GetAttemptResponse of proto/scalewatch/v1, all pages in one.");
   added->add_option("N", attempt_.attempt, "Number of the attempt; 0 = the newest")->capture_default_str();
-  added->add_option("--segment", attempt_.segment, "Segment of the run, from 1 (default: the newest)");
+  add_segment(added, attempt_.segment);
   added->add_option("--rank", attempt_.rank, "Records of this rank only (default: all ranks merged)");
   added->add_flag("--bad", attempt_.bad, "Only tensors that hold NaN or Inf");
   on(added, chosen, show_attempt, attempt_);
 }
 
 void DetailCommands::add_heatmap(CLI::App& app, Chosen& chosen) {
-  auto* added = command(app, "heatmap", "Draw all tensors over attempts; NaN, Inf and skips are never merged away");
+  auto* added = add_command(app, "heatmap", "Draw all tensors over attempts; NaN, Inf and skips are never merged away");
   added->footer(
       "--json: {segment, first, last, columns, stat, log2, skips, tensors: [{name, role, non_finite, values, marks}]}; skips, "
       "values\n"
@@ -72,9 +43,7 @@ void DetailCommands::add_heatmap(CLI::App& app, Chosen& chosen) {
   add_run(added, heatmap_.run);
   added->add_option("--stat", heatmap_.stat, "Statistic to draw")->capture_default_str()->check(CLI::IsMember(stat_choices()));
   added->add_option("--name", heatmap_.name, "Only tensors whose name contains this");
-  added->add_option("--role", heatmap_.role, "Only tensors of this role")
-      ->transform(role_meant)
-      ->check(CLI::IsMember(role_choices()));
+  add_role(added, heatmap_.role);
   added->add_option("--rank", heatmap_.rank, "Records of this rank only (default: all ranks merged)");
   add_range(added, heatmap_.range, "the newest 500");
   added->add_option("--limit", heatmap_.limit, "Most tensors to draw: those with NaN and Inf or least headroom go first")
@@ -84,7 +53,7 @@ void DetailCommands::add_heatmap(CLI::App& app, Chosen& chosen) {
 }
 
 void DetailCommands::add_export(CLI::App& app, Chosen& chosen) {
-  auto* added = command(app, "export", "Write a run as rows to standard output: CSV or JSON Lines");
+  auto* added = add_command(app, "export", "Write a run as rows to standard output: CSV or JSON Lines");
   added->footer(
       "Rows come attempt by attempt in memory that does not grow with the run; their number goes to standard error. Values\n"
       "are as stored: divide by measured_under_scale for unscaled ones. What is not known is empty in CSV, null in JSON; NaN "
@@ -99,16 +68,14 @@ void DetailCommands::add_export(CLI::App& app, Chosen& chosen) {
       ->capture_default_str()
       ->check(CLI::IsMember({"csv", "jsonl"}));
   added->add_option("--name", export_.name, "Only tensors whose name contains this");
-  added->add_option("--role", export_.role, "Only tensors of this role")
-      ->transform(role_meant)
-      ->check(CLI::IsMember(role_choices()));
+  add_role(added, export_.role);
   added->add_option("--rank", export_.rank, "What this rank sent (default: all ranks merged)");
   add_range(added, export_.range, "the beginning");
   on(added, chosen, export_run, export_);
 }
 
 void DetailCommands::add_report(CLI::App& app, Chosen& chosen) {
-  auto* added = command(app, "report", "Write a run as one HTML page to standard output, to send to a colleague");
+  auto* added = add_command(app, "report", "Write a run as one HTML page to standard output, to send to a colleague");
   added->footer(
       "scalewatch report RUN > report.html: plots, findings with evidence and advice, the checklist. The page asks for "
       "nothing\n"
@@ -121,45 +88,34 @@ void DetailCommands::add_report(CLI::App& app, Chosen& chosen) {
 }
 
 void DetailCommands::add_checklist(CLI::App& app, Chosen& chosen) {
-  auto* added = command(app, "checklist", "Hold a run or a log against a practitioner's checklist for mixed precision");
+  auto* added = add_command(app, "checklist", "Hold a run or a log against a practitioner's checklist for mixed precision");
   added->footer(
       "Each item holds, is violated, or can't be observed: then it says what to send so that it can. Exit codes: 0 nothing is\n"
       "violated, 1 something is, 3 nothing could be read.\n"
       "--json: {holds, violated, not_observable, items: [{id, title, verdict, evidence, send}]}.");
   added->add_option("WHAT", checklist_.what, "A log file, where one of that name exists; else the name or uid of a run")
       ->required();
-  added->callback([this, &chosen] {
-    chosen.action = [this](Client& client, const Screen& screen, const std::stop_token&) {
-      return show_checklist(client, checklist_, screen);
-    };
-  });
+  on(added, chosen, show_checklist, checklist_);
 }
 
 void DetailCommands::add_watch(CLI::App& app, Chosen& chosen) {
-  auto* added = command(app, "watch", "Show all runs live, worst first, until Ctrl-C");
+  auto* added = add_command(app, "watch", "Show all runs live, worst first, until Ctrl-C");
   added->footer(
       "On a terminal it fills the screen and gives it back at the end; elsewhere each picture follows the one before. Order: "
       "the\n"
       "worst open finding, then the worst of the newest segment, then the newest report.\n"
       "--json: one ListRunsResponse a line.");
   added->add_option("--name", watch_.name, "Only runs whose name contains this");
-  added->add_option("--min-severity", watch_.min_severity, "Only runs with an open finding at least this bad")
-      ->check(CLI::IsMember(severity_choices()));
+  add_severity(added, watch_.min_severity, "Only runs with an open finding at least this bad");
   added->add_option("--interval", watch_.interval_s, "Seconds between pictures")
       ->capture_default_str()
       ->check(CLI::Range(0.2, 3600.0));
   added->add_option("--count", watch_.count, "Pictures to show; 0 = until Ctrl-C")->capture_default_str();
-  added->callback([this, &chosen] {
-    chosen.streams = true;
-    chosen.action = [this](Client& client, const Screen& screen, const std::stop_token& stop) {
-      watch_runs(client, watch_, screen, stop);
-      return kExitOk;
-    };
-  });
+  on_stream(added, chosen, watch_runs, watch_);
 }
 
 void DetailCommands::add_compare(CLI::App& app, Chosen& chosen) {
-  auto* added = command(app, "compare", "Show where two runs part: by attempt and tensor; norms, zeros, skips");
+  auto* added = add_command(app, "compare", "Show where two runs part: by attempt and tensor; norms, zeros, skips");
   added->footer(
       "RUN_A is the baseline, in fp32 or bf16 say; attempts are matched by number, tensors by name and role. Newest segments.\n"
       "--json: {a, b, first, last, attempts, loss_parts_at, outcome_parts_at, tensors: [{name, role, attempts, parts_at, "
@@ -178,7 +134,7 @@ void DetailCommands::add_compare(CLI::App& app, Chosen& chosen) {
 }
 
 void DetailCommands::add_whatif(CLI::App& app, Chosen& chosen) {
-  auto* added = command(app, "whatif", "Tell what another loss scaler would have done with the gradients of a run");
+  auto* added = add_command(app, "whatif", "Tell what another loss scaler would have done with the gradients of a run");
   added->footer(
       "Without --policy --set changes single parameters of the one that ran; with it, the others are that policy's own. The\n"
       "replay of the policy that ran is told beside it: where that is not exact, neither is the rest. --best searches the\n"
@@ -191,7 +147,7 @@ void DetailCommands::add_whatif(CLI::App& app, Chosen& chosen) {
       "{low, high} or null. --bf16 --json: {attempts, skipped, loss_or_activation_non_finite, already_bf16, tensors: [{name,\n"
       "role, elements, zero, non_finite, went, bf16}]}.");
   add_run(added, whatif_.run);
-  added->add_option("--segment", whatif_.segment, "Segment of the run, from 1 (default: the newest)");
+  add_segment(added, whatif_.segment);
   added->add_option("--scaler", whatif_.scaler, "Index of the scaler")->capture_default_str();
   auto* policy = added->add_option("--policy", whatif_.policy, "Scaler to replay, in place of the one that ran");
   auto* set = added->add_option("--set", whatif_.settings, "Parameter of the scaler as KEY=VALUE; may be repeated")
@@ -211,7 +167,7 @@ void DetailCommands::add_whatif(CLI::App& app, Chosen& chosen) {
 }
 
 void DetailCommands::add_shell(CLI::App& app, Chosen& chosen) {
-  auto* completion = command(app, "completion", "Print a completion script for a shell; asks no server");
+  auto* completion = add_command(app, "completion", "Print a completion script for a shell; asks no server");
   completion->footer(
       "bash: scalewatch completion bash > /etc/bash_completion.d/scalewatch; zsh: into a file _scalewatch on the fpath;\n"
       "fish: into ~/.config/fish/completions/scalewatch.fish. Runs are completed from $SCALEWATCH_SERVER.");
@@ -222,7 +178,7 @@ void DetailCommands::add_shell(CLI::App& app, Chosen& chosen) {
       return kExitOk;
     };
   });
-  auto* man = command(app, "man", "Print the manual page; asks no server");
+  auto* man = add_command(app, "man", "Print the manual page; asks no server");
   man->footer("scalewatch man | man -l - reads it; scalewatch man > /usr/local/share/man/man1/scalewatch.1 installs it.");
   man->callback([&app, &chosen] {
     chosen.local = [&app](const Screen& screen, const std::stop_token&) {
