@@ -6,6 +6,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,13 +21,15 @@
 #include "server/history/sqlite_store.h"
 #include "server/http/server.h"
 #include "server/metrics/exporter.h"
+#include "server/names/escape.h"
 
 namespace scalewatch::app {
 
-// One line that names the key, where it stands, and what is expected.
+// One line that names the key, where it stands, and what is expected. It may quote what stands in a file: a terminal shows it
+// as it is.
 class ConfigError : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  explicit ConfigError(std::string_view what) : std::runtime_error(names::escape(what)) {}
 };
 
 struct GrpcOptions {

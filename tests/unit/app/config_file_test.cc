@@ -92,6 +92,8 @@ TEST_F(ConfigFile, ErrorsNameLineKeyAndWhatIsExpected) {
   EXPECT_THAT(error("listen: {grpc: \"example.org:1\"}\n"), HasSubstr("listen.grpc: expected an IP address and a port"));
   EXPECT_THAT(error("a: b: c\n"), StartsWith("1: not YAML: "));
   EXPECT_THAT(error("a: [\n"), HasSubstr("not YAML: "));
+  EXPECT_EQ(error("\"two\\nlines\": 1\n"), "1: unknown key two\\x0alines");
+  EXPECT_THAT(error("log: {level: \"\\e[2J\"}\n"), HasSubstr("got \"\\x1b[2J\""));
 }
 
 TEST_F(ConfigFile, ErrorsInSinks) {
