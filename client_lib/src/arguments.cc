@@ -88,8 +88,8 @@ void check(const SenderOptions& sender) {
   if (security.token.empty() || security.tls) return;
   for (const std::string& server : sender.servers) {
     if (on_this_machine(server)) continue;
-    refuse("a token is not sent to " + server + " without encryption, where others could read it: use https://" + server +
-           ", or ca_file ($SCALEWATCH_CA_FILE)");
+    refuse("a token is not sent to " + server +
+           " without encryption, where others could read it: use https:// before it, or ca_file ($SCALEWATCH_CA_FILE)");
   }
 }
 

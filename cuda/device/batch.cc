@@ -14,7 +14,7 @@ device::ResultHeader header_at(const unsigned char* block) noexcept {
 
 }  // namespace
 
-Batch::Ready Batch::poll() noexcept {
+Batch::Ready Batch::poll() const noexcept {
   device->enter_poll();
   const Status status = device->poll(device->driver().query_event, done);
   if (status == kErrorNotReady) return Ready::kNotYet;
@@ -77,7 +77,7 @@ void Batch::add_exponents(std::size_t index, ExponentCounts& to) const noexcept 
   merge(to, from);
 }
 
-std::uint64_t Batch::gpu_ns() noexcept {
+std::uint64_t Batch::gpu_ns() const noexcept {
   float ms = 0;
   if (!timed || device->poll(device->driver().elapsed_ms, &ms, begin, end) != kSuccess || !(ms > 0)) return 0;
   return static_cast<std::uint64_t>(static_cast<double>(ms) * 1e6);

@@ -37,7 +37,7 @@ class Batch {
 
   // ---- client's thread ----
   // Asks the driver, without waiting, whether the results are there. kFailed: they never will be.
-  [[nodiscard]] Ready poll() noexcept;
+  [[nodiscard]] Ready poll() const noexcept;
   // How many result blocks came, oldest first: one, or with a graph one a replay since the last time (those that the ring
   // lost are counted in lost_blocks). Call once, after poll() said kYes.
   std::uint32_t take_blocks() noexcept;
@@ -50,7 +50,7 @@ class Batch {
   // Adds a histogram to others of its tensor.
   void add_exponents(std::size_t index, ExponentCounts& to) const noexcept;
   // GPU time of its kernels in ns; 0 when it was not taken.
-  [[nodiscard]] std::uint64_t gpu_ns() noexcept;
+  [[nodiscard]] std::uint64_t gpu_ns() const noexcept;
   // The trainer may use it again. One whose event has not come yet must not be.
   void give_back() noexcept { state.store(State::kFree, std::memory_order_release); }
 

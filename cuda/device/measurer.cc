@@ -205,7 +205,7 @@ bool Measurer::upload(Batch& batch, const Packet& packet) noexcept {
   return false;
 }
 
-bool Measurer::launch_into(Batch& batch, const Work& work, const Scratch* scratch, const std::uint64_t* counter,
+bool Measurer::launch_into(Batch& batch, const Work& work, const Scratch& scratch, const std::uint64_t* counter,
                            bool last) noexcept {
   Packet packet(batch);
   const auto first_scalar = static_cast<std::uint32_t>(batch.scalar_tags.size());
@@ -229,12 +229,12 @@ bool Measurer::launch_into(Batch& batch, const Work& work, const Scratch* scratc
   }
   begin_timing(batch);
   if (chunks != 0) {
-    device::MeasureParams measure{tensors, first_chunk, shapes, scratch->partials, tensor_count, 0};
+    device::MeasureParams measure{tensors, first_chunk, shapes, scratch.partials, tensor_count, 0};
     if (!start(device_.measure(), device::measure_grid(chunks, device_.processors()), batch.stream, measure)) return false;
   }
   const auto first_record = static_cast<std::uint32_t>(batch.record_tags.size());
-  device::FinishParams finish{tensors, first_chunk,  scratch->partials, scalars,      scratch->ticket,
-                              results, tensor_count, scalar_count,      first_record, advance};
+  device::FinishParams finish{tensors, first_chunk,  scratch.partials, scalars,      scratch.ticket,
+                              results, tensor_count, scalar_count,     first_record, advance};
   if (!start(device_.finish(), device::finish_grid(tensor_count, device_.processors()), batch.stream, finish)) return false;
   if (!work.exponents.empty() &&
       !start_exponents(batch, exponents, first_exponent_chunk, shapes, work.exponents.size(), exponent_chunks)) {
@@ -273,12 +273,9 @@ bool Measurer::launch_one_into(Batch& batch, const device::TensorDesc& tensor, c
 }
 
 bool Measurer::launch(Batch& batch, const Work& work) noexcept {
-  const Scratch* scratch = nullptr;
-  if (!work.tensors.empty()) {
-    scratch = scratches_.of(batch.stream, work.chunks(), expected_chunks_);
-    if (scratch == nullptr) return false;
-  }
-  return launch_into(batch, work, scratch, nullptr, false);
+  if (work.tensors.empty()) return launch_into(batch, work, Scratch{}, nullptr, false);
+  const Scratch* scratch = scratches_.of(batch.stream, work.chunks(), expected_chunks_);
+  return scratch != nullptr && launch_into(batch, work, *scratch, nullptr, false);
 }
 
 bool Measurer::launch_one(Batch& batch, const device::TensorDesc& tensor, const device::StridedDesc* shape) noexcept {
@@ -358,7 +355,7 @@ Graph* Measurer::record(Stream stream, std::size_t records, std::size_t packet_b
 
 bool Measurer::launch(Graph& graph, const Work& work, bool last) noexcept {
   graph.closed = graph.closed || last;
-  return launch_into(graph.recording, work, &graph.scratch, graph.counter, last);
+  return launch_into(graph.recording, work, graph.scratch, graph.counter, last);
 }
 
 bool Measurer::launch_one(Graph& graph, const device::TensorDesc& tensor, const device::StridedDesc* shape) noexcept {

@@ -110,7 +110,7 @@ class Measurer {
   // exponents, their first chunks and the shapes lie on the device.
   bool start_exponents(Batch& batch, DevicePointer exponents, DevicePointer first_chunk, DevicePointer shapes,
                        std::size_t count, std::uint64_t chunks) noexcept;
-  bool launch_into(Batch& batch, const Work& work, const Scratch* scratch, const std::uint64_t* counter, bool last) noexcept;
+  bool launch_into(Batch& batch, const Work& work, const Scratch& scratch, const std::uint64_t* counter, bool last) noexcept;
   bool launch_one_into(Batch& batch, const device::TensorDesc& tensor, const device::StridedDesc* shape, const Scratch& scratch,
                        const std::uint64_t* counter) noexcept;
   template <class Parameters>
