@@ -67,6 +67,7 @@ AlertBook::~AlertBook() {
 
 void AlertBook::load(engine::AlertReader& reader) {
   std::lock_guard lock(mutex_);
+  reader_ = &reader;
   for (const engine::SilenceRow& row : reader.silences(clock_.wall_ms() - Silences::kKeptMs, kMaxSilencesLoaded)) {
     silences_.load(row, clock_.wall_ms());
   }
@@ -166,7 +167,11 @@ void AlertBook::committed(const engine::CommitBatch& batch) {
 void AlertBook::stage(const engine::RunContext& run, const std::vector<domain::FindingEvent>& events,
                       engine::CommitBatch& batch) {
   std::lock_guard lock(mutex_);
-  const Now at = now();
+  stage_locked(run, events, now(), batch);
+}
+
+void AlertBook::stage_locked(const engine::RunContext& run, const std::vector<domain::FindingEvent>& events, Now at,
+                             engine::CommitBatch& batch) {
   RunAlerts& alerts = runs_[run.run_uid];
   std::vector<std::string> touched;
   std::set<std::string> taken_on;
@@ -181,9 +186,9 @@ void AlertBook::stage(const engine::RunContext& run, const std::vector<domain::F
       settle(causes_of(alerts), entry->second, at);
       pager_.changed(entry->second, at, batch);
     }
-    const int notes = entry->second.alert.trail_size();
-    if (take_event(run, event, entry->second)) taken_on.insert(id);
-    if (behind >= kBehindSeconds && entry->second.alert.trail_size() > notes) add_behind(entry->second.alert, behind);
+    const Taken taken = take_event(run, event, entry->second);
+    if (taken.on) taken_on.insert(id);
+    if (taken.noted && behind >= kBehindSeconds) add_behind(entry->second.alert, behind);
     came_or_went = came_or_went || is_new || event.change == Change::kResolved;
     if (event.change == Change::kResolved) {
       gone.insert(alerts.extract(entry));
@@ -209,16 +214,19 @@ void AlertBook::stage(const engine::RunContext& run, const std::vector<domain::F
 
 void AlertBook::resolve_all(const engine::RunContext& run, const std::string& why, engine::CommitBatch& batch) {
   std::lock_guard lock(mutex_);
-  const Now at = now();
   const auto found = runs_.find(run.run_uid);
   if (found == runs_.end()) return;
-  RunAlerts gone = std::exchange(found->second, {});
+  resolve_these(run.run_uid, std::exchange(found->second, {}), why, now(), batch);
+}
+
+void AlertBook::resolve_these(const std::string& run_uid, RunAlerts gone, const std::string& why, Now at,
+                              engine::CommitBatch& batch) {
   for (auto& [id, entry] : gone) {
     entry.changed_ms = std::max(at.wall, entry.changed_ms + 1);
     resolve(entry.alert, at.wall, why);
   }
   let_go(std::move(gone), at, batch);
-  follow_up(run.run_uid, true, at);
+  follow_up(run_uid, true, at);
 }
 
 void AlertBook::let_go(RunAlerts gone, Now at, engine::CommitBatch& batch) {

@@ -14,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -46,7 +47,8 @@ class AlertBook : public engine::AlertOutbox {
   AlertBook(const AlertBook&) = delete;
   AlertBook& operator=(const AlertBook&) = delete;
 
-  // Reads the open alerts and the silences, before anything is staged. Throws StoreError.
+  // Reads the open alerts and the silences, before anything is staged. The reader must outlive this: runs that move, or are
+  // read back, have their alerts there. Throws StoreError.
   void load(engine::AlertReader& reader);
   void start(Submit submit, Changed changed);
   // How far the server is behind, in seconds, any thread: alerts that change while it is a second or more say so in their
@@ -60,16 +62,19 @@ class AlertBook : public engine::AlertOutbox {
   // Nothing is submitted after it.
   void stop();
 
-  // A run comes from another server, which fed its alerts into `reader`'s store. Returns what may not have been delivered
-  // there, to be committed: pages of the last minutes, under the keys that they had. Throws StoreError.
-  engine::CommitBatch take_run(const std::string& run_uid, engine::AlertReader& reader);
+  // A run comes from another server, whose alerts of it are in the store by now, and count in place of what is known here.
+  // Returns what may not have been delivered there, to be committed: pages of the last minutes, under the keys that they had.
+  // `heard_ms`: the run's newest report, by that server's clock. Throws StoreError.
+  engine::CommitBatch take_run(const std::string& run_uid, std::int64_t heard_ms);
   // A run goes to another server, which tells of its alerts from now on. Returns what closes them here, to be committed; nobody
   // is told. Throws StoreError.
-  engine::CommitBatch leave_run(const std::string& run_uid, engine::AlertReader& reader);
+  engine::CommitBatch leave_run(const std::string& run_uid);
 
   void stage(const engine::RunContext& run, const std::vector<domain::FindingEvent>& events,
              engine::CommitBatch& batch) override;
   void resolve_all(const engine::RunContext& run, const std::string& why, engine::CommitBatch& batch) override;
+  void reconcile(const engine::RunContext& run, const std::vector<domain::Finding>& open, bool settled,
+                 engine::CommitBatch& batch) override;
   void committed(const engine::CommitBatch& batch) override;
 
   // ---- silences. `done` is called once it is durable, from any thread; also when this stops, then never.
@@ -98,6 +103,12 @@ class AlertBook : public engine::AlertOutbox {
 
  private:
   [[nodiscard]] Now now() const { return {clock_.wall_ms(), clock_.steady_ms()}; }
+  void stage_locked(const engine::RunContext& run, const std::vector<domain::FindingEvent>& events, Now at,
+                    engine::CommitBatch& batch);
+  // Ends these alerts of one run.
+  void resolve_these(const std::string& run_uid, RunAlerts gone, const std::string& why, Now at, engine::CommitBatch& batch);
+  // As it is stored, open again if it has ended there, and empty where it can't be read. Absent: there is none.
+  std::optional<AlertEntry> read_open(const std::string& id, Now at);
   // These alerts of one run have resolved: whoever was told hears of it.
   void let_go(RunAlerts gone, Now at, engine::CommitBatch& batch);
   // After that, and after any other change of the run's.
@@ -118,6 +129,7 @@ class AlertBook : public engine::AlertOutbox {
   BookOptions options_;
   engine::Clock& clock_;
   const std::function<void(const engine::CommitBatch&)> on_committed_;
+  engine::AlertReader* reader_ = nullptr;  // set by load()
 
   std::mutex mutex_;
   std::condition_variable wake_;

@@ -55,7 +55,7 @@ std::string with_reason(std::string what, const std::string& reason) {
 
 }  // namespace
 
-bool take_event(const engine::RunContext& run, const domain::FindingEvent& event, AlertEntry& entry) {
+Taken take_event(const engine::RunContext& run, const domain::FindingEvent& event, AlertEntry& entry) {
   const domain::Finding& finding = event.finding;
   v1::Alert& alert = entry.alert;
   const bool is_new = alert.trail().empty();
@@ -67,29 +67,31 @@ bool take_event(const engine::RunContext& run, const domain::FindingEvent& event
   alert.clear_labels();
   alert.mutable_labels()->insert(run.labels.begin(), run.labels.end());
   alert.set_fired_ms(finding.first_time);
-  const bool acknowledged = alert.acknowledged_ms() != finding.acknowledged_time;
+  const bool acknowledged = alert.acknowledged_ms() != finding.acknowledged_time && !finding.acknowledged_by.empty();
+  const bool worse = !is_new && alert.finding().severity() > before;
+  const bool resolved = event.change == Change::kResolved;
   alert.set_acknowledged_by(finding.acknowledged_by);
   alert.set_acknowledged_ms(finding.acknowledged_time);
   alert.set_comment(finding.acknowledge_comment);
   set_places(run, finding, alert);
   const std::int64_t time_ms = std::max(finding.last_time, finding.acknowledged_time);
   // Each change is later than the one before, also of the same moment: stores and fleets keep and share the latest.
-  entry.changed_ms = is_new ? time_ms : std::max(entry.changed_ms + 1, time_ms);
+  entry.changed_ms = std::max(entry.changed_ms + 1, time_ms);
   if (is_new) {
     alert.set_state(v1::ALERT_STATE_FIRING);
     note(alert, finding.first_time, v1::ALERT_STATE_FIRING, {},
          fmt::format("opened as {}{}", severity_name(alert.finding().severity()),
                      is_imported(alert) ? "; recorded only, its run is read from a log" : ""));
-  } else if (alert.finding().severity() > before) {
+  } else if (worse) {
     note(alert, time_ms, alert.state(), {}, fmt::format("now {}", severity_name(alert.finding().severity())));
   }
-  if (acknowledged && !finding.acknowledged_by.empty()) {
+  if (acknowledged) {
     note(alert, finding.acknowledged_time, v1::ALERT_STATE_ACKNOWLEDGED, finding.acknowledged_by,
          with_reason("acknowledged", finding.acknowledge_comment));
     for (v1::Page& page : *alert.mutable_pages()) page.set_due(false);
   }
-  if (event.change == Change::kResolved) resolve(alert, finding.last_time, event.reason);
-  return acknowledged && !finding.acknowledged_by.empty();
+  if (resolved) resolve(alert, finding.last_time, event.reason);
+  return {.on = acknowledged, .noted = is_new || worse || acknowledged || resolved};
 }
 
 void resolve(v1::Alert& alert, std::int64_t time_ms, const std::string& reason) {

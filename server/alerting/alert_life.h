@@ -25,8 +25,12 @@ inline bool is_waiting(const AlertEntry& entry) {
 // The open alerts of one run, by id.
 using RunAlerts = std::map<std::string, AlertEntry>;
 
-// Takes over what the event says; the trail, and what people were told, stay. Returns whether somebody has taken it on with it.
-bool take_event(const engine::RunContext& run, const domain::FindingEvent& event, AlertEntry& entry);
+// Takes over what the event says; the trail, and what people were told, stay.
+struct Taken {
+  bool on = false;     // somebody has taken it on with it
+  bool noted = false;  // the trail's newest entry tells of it
+};
+Taken take_event(const engine::RunContext& run, const domain::FindingEvent& event, AlertEntry& entry);
 
 // The end of an alert's life, and why; empty: because what it was for is over.
 void resolve(v1::Alert& alert, std::int64_t time_ms, const std::string& reason);

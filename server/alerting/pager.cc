@@ -235,6 +235,13 @@ void Pager::unhold(const std::string& run_uid, const std::string& id) {
   if (run->second.empty()) held_.erase(run);
 }
 
+void Pager::forget(const std::string& run_uid) {
+  const auto run = held_.find(run_uid);
+  if (run == held_.end()) return;
+  held_total_ -= run->second.size();
+  held_.erase(run);
+}
+
 std::vector<AlertEntry> Pager::release() {
   std::vector<AlertEntry> out;
   for (auto run = held_.begin(); run != held_.end();) {

@@ -50,6 +50,8 @@ class Pager {
   void hold_again(AlertEntry entry, Now now);
   // The run's alert that it holds is open again.
   void unhold(const std::string& run_uid, const std::string& id);
+  // The run's alerts are another server's matter, those that it holds too.
+  void forget(const std::string& run_uid);
   [[nodiscard]] bool holds(const std::string& run_uid) const { return held_.contains(run_uid); }
   // Those that no page waits for any longer: they leave.
   std::vector<AlertEntry> release();

@@ -1,7 +1,13 @@
-// Alerts of runs that come from another server of the fleet, or go to one.
+// Alerts of runs that come from another server of the fleet, or go to one, or are read back.
+//
+// Where a run is live, its open alerts are those of its open findings. What stands in a store may be of another moment than the
+// run's log: reconcile() makes them meet.
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "server/alerting/alert_book.h"
@@ -16,20 +22,34 @@ constexpr std::size_t kPage = 1000;
 constexpr std::size_t kMaxAlerts = 10'000;         // of a run
 constexpr std::int64_t kRepeatedFor = 5 * 60'000;  // what was told so lately may not have been delivered
 
-bool is_recent(std::int64_t time_ms, std::int64_t now) {
-  return time_ms != 0 && std::llabs(now - time_ms) < kRepeatedFor;
-}
-
-// The server before noted that it would tell this; whether it still did so is not known. The same keys again.
-void repeat(const v1::Alert& alert, std::int64_t now, engine::CommitBatch& batch) {
+// The server before noted that it would tell this; whether it still did so is not known. The same keys again. Its clock may be
+// hours away from this one: it is as old as it is beside the run's newest report.
+void repeat(const v1::Alert& alert, std::int64_t now, std::int64_t heard_ms, engine::CommitBatch& batch) {
+  const auto is_recent = [&](std::int64_t time_ms) {
+    if (time_ms == 0) return false;
+    return std::llabs(now - time_ms) < kRepeatedFor || (heard_ms != 0 && time_ms > heard_ms - kRepeatedFor);
+  };
   const bool resolved = alert.state() == v1::ALERT_STATE_RESOLVED;
   for (const v1::Page& page : alert.pages()) {
-    if (resolved && is_recent(alert.resolved_ms(), now)) {
+    if (resolved && is_recent(alert.resolved_ms())) {
       batch.outbox.push_back(outbox_row(page.sink(), alert, std::string(kResolved), now));
-    } else if (!resolved && page.pages() == 1 && is_recent(page.time_ms(), now)) {
+    } else if (!resolved && page.pages() == 1 && is_recent(page.time_ms())) {
       batch.outbox.push_back(outbox_row(page.sink(), alert, std::string(kFiring), now));
     }
   }
+}
+
+// By leave_run(), and not by its finding's end.
+bool was_left(const v1::Alert& alert) {
+  return alert.state() == v1::ALERT_STATE_RESOLVED && alert.resolved_ms() == 0;
+}
+
+void open_again(AlertEntry& entry, std::int64_t now) {
+  entry.alert.set_resolved_ms(0);
+  entry.alert.mutable_finding()->set_open(true);
+  entry.alert.set_state(v1::ALERT_STATE_FIRING);
+  note(entry.alert, now, v1::ALERT_STATE_FIRING, {}, "open again: its run goes on here");
+  entry.changed_ms = std::max(now, entry.changed_ms + 1);
 }
 
 template <class Visit>
@@ -47,18 +67,28 @@ void visit(engine::AlertReader& reader, const std::string& run_uid, std::vector<
 
 }  // namespace
 
-engine::CommitBatch AlertBook::take_run(const std::string& run_uid, engine::AlertReader& reader) {
+engine::CommitBatch AlertBook::take_run(const std::string& run_uid, std::int64_t heard_ms) {
   engine::CommitBatch batch;
   std::lock_guard lock(mutex_);
-  const std::int64_t now = clock_.wall_ms();
+  const Now at = now();
+  pager_.forget(run_uid);
   RunAlerts& alerts = runs_[run_uid];
-  visit(reader, run_uid, {}, [&](const engine::AlertRow& row) {
+  alerts.clear();
+  visit(*reader_, run_uid, {}, [&](const engine::AlertRow& row) {
     AlertEntry entry;
     if (!entry.alert.ParseFromString(row.alert)) return note_unreadable(row.id);
-    repeat(entry.alert, now, batch);
-    if (entry.alert.state() == v1::ALERT_STATE_RESOLVED) return;
     entry.changed_ms = row.changed_ms;
-    alerts[row.id] = std::move(entry);
+    // What an owner closed when it gave the run up may have reached the shared history before the next owner's alerts did.
+    if (was_left(entry.alert)) {
+      open_again(entry, at.wall);
+      stage_row(entry, batch);
+    }
+    repeat(entry.alert, at.wall, heard_ms, batch);
+    if (entry.alert.state() != v1::ALERT_STATE_RESOLVED) {
+      alerts[row.id] = std::move(entry);
+    } else if (row.state != v1::ALERT_STATE_RESOLVED) {
+      pager_.hold_again(std::move(entry), at);  // see stage_row()
+    }
   });
   dirty_.insert(run_uid);
   next_ = 0;
@@ -66,26 +96,85 @@ engine::CommitBatch AlertBook::take_run(const std::string& run_uid, engine::Aler
   return batch;
 }
 
-engine::CommitBatch AlertBook::leave_run(const std::string& run_uid, engine::AlertReader& reader) {
+engine::CommitBatch AlertBook::leave_run(const std::string& run_uid) {
   engine::CommitBatch batch;
   std::lock_guard lock(mutex_);
-  runs_.erase(run_uid);
+  RunAlerts known;
+  if (auto run = runs_.extract(run_uid)) known = std::move(run.mapped());
+  pager_.forget(run_uid);
   dirty_.erase(run_uid);
   const std::int64_t now = clock_.wall_ms();
   const std::vector<std::int32_t> open{v1::ALERT_STATE_PENDING, v1::ALERT_STATE_FIRING, v1::ALERT_STATE_ACKNOWLEDGED,
                                        v1::ALERT_STATE_SILENCED};
-  visit(reader, run_uid, open, [&](const engine::AlertRow& row) {
+  visit(*reader_, run_uid, open, [&](const engine::AlertRow& row) {
     v1::Alert alert;
     if (!alert.ParseFromString(row.alert)) return note_unreadable(row.id);
     alert.set_state(v1::ALERT_STATE_RESOLVED);
+    alert.set_resolved_ms(0);  // was_left()
     note(alert, now, v1::ALERT_STATE_RESOLVED, {}, "its run goes on at another server, and so does this alert");
     engine::AlertRow closed = row;
     closed.state = v1::ALERT_STATE_RESOLVED;
     closed.changed_ms = std::max(now, row.changed_ms + 1);
+    // What changed last may be on its way to the store.
+    if (const auto newest = known.find(row.id); newest != known.end())
+      closed.changed_ms = std::max(closed.changed_ms, newest->second.changed_ms + 1);
     closed.alert = bytes_of(alert);
     batch.alerts.push_back(std::move(closed));
   });
   return batch;
+}
+
+void AlertBook::reconcile(const engine::RunContext& run, const std::vector<domain::Finding>& open, bool settled,
+                          engine::CommitBatch& batch) {
+  std::lock_guard lock(mutex_);
+  const Now at = now();
+  RunAlerts& alerts = runs_[run.run_uid];
+  std::set<std::string> ids;
+  std::vector<domain::FindingEvent> without;
+  for (const domain::Finding& finding : open) {
+    std::string id = run.run_uid + "/" + finding.id;
+    if (!alerts.contains(id)) {
+      if (auto entry = read_open(id, at)) alerts[id] = *std::move(entry);
+      without.push_back({domain::FindingEvent::Change::kOpened, finding});
+    }
+    ids.insert(std::move(id));
+  }
+  RunAlerts gone;
+  for (auto each = alerts.begin(); settled && each != alerts.end();) {
+    const auto next = std::next(each);
+    if (!ids.contains(each->first)) {
+      // Whom it is owed to is told of it as well as of its end.
+      settle(causes_of(alerts), each->second, at);
+      pager_.changed(each->second, at, batch);
+      gone.insert(alerts.extract(each));
+    }
+    each = next;
+  }
+  if (!without.empty() || !gone.empty()) {
+    spdlog::info("run '{}' was read back: {} open findings had no open alert, and {} open alerts no open finding", run.name,
+                 without.size(), gone.size());
+  }
+  if (!gone.empty()) resolve_these(run.run_uid, std::move(gone), "it is over where its run was read back", at, batch);
+  stage_locked(run, without, at, batch);
+}
+
+std::optional<AlertEntry> AlertBook::read_open(const std::string& id, Now at) {
+  if (reader_ == nullptr) return std::nullopt;
+  AlertEntry entry;
+  try {
+    const auto row = reader_->find(id);
+    if (!row) return std::nullopt;
+    entry.changed_ms = row->changed_ms;
+    if (!entry.alert.ParseFromString(row->alert)) {
+      note_unreadable(id);
+      entry.alert.Clear();
+    }
+  } catch (const engine::StoreError& error) {
+    spdlog::warn("the stored alert {} cannot be read now, and begins anew: {}", id, error.what());
+    entry.changed_ms = at.wall;
+  }
+  if (entry.alert.state() == v1::ALERT_STATE_RESOLVED) open_again(entry, at.wall);
+  return entry;
 }
 
 }  // namespace scalewatch::alerting

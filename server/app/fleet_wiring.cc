@@ -47,7 +47,7 @@ fleet::Peers::MakeChannel channels(const Config& config) {
   };
 }
 
-// What may have to be told of a run's alerts is committed with the engine's next transaction.
+// What changes is committed with the engine's next transaction.
 void alerts_move(alerting::AlertBook& book, const std::string& run_uid, const std::function<engine::CommitBatch()>& move) {
   try {
     if (engine::CommitBatch batch = move(); !batch.empty()) book.submit(std::move(batch), {});
@@ -66,10 +66,13 @@ fleet::Parts parts_of(const Config& config, history::SqliteStore& store, history
     };
   }
   parts.alerts_come = [&book, &store](const std::string& run_uid) {
-    alerts_move(book, run_uid, [&] { return book.take_run(run_uid, store); });
+    alerts_move(book, run_uid, [&] {
+      const auto row = store.find_run(run_uid);
+      return book.take_run(run_uid, row ? row->last_report_ms : 0);
+    });
   };
-  parts.alerts_go = [&book, &store](const std::string& run_uid) {
-    alerts_move(book, run_uid, [&] { return book.leave_run(run_uid, store); });
+  parts.alerts_go = [&book](const std::string& run_uid) {
+    alerts_move(book, run_uid, [&] { return book.leave_run(run_uid); });
   };
   return parts;
 }

@@ -241,7 +241,8 @@ void Run::submit(Staged staged) {
 
   std::vector<v1::Alert> alerts;
   for (const AlertRow& row : staged.batch.alerts) {
-    if (v1::Alert alert; told.contains(row.id) && alert.ParseFromString(row.alert)) alerts.push_back(std::move(alert));
+    const bool changed = staged.all_alerts_changed || told.contains(row.id);
+    if (v1::Alert alert; changed && alert.ParseFromString(row.alert)) alerts.push_back(std::move(alert));
   }
   services_.pipeline.submit(
       {std::move(staged.batch), [run_uid = context_.run_uid, tail = std::move(staged.tail), alerts = std::move(alerts),

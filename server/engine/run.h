@@ -117,6 +117,7 @@ class Run {
     std::vector<domain::FindingEvent> findings;
     std::vector<v1::TailRunResponse> tail;
     OnDurable on_durable;
+    bool all_alerts_changed = false;  // whoever watches alerts is told of all in the batch, not only of what findings did
   };
 
   // Logs an input and folds it.
@@ -137,6 +138,10 @@ class Run {
   bool read_replicated(RankSlot& slot) const;
   // What time brings (run_timers.cc).
   void check_liveness();
+  // Of a run that was read back: its open alerts are to be those of its open findings. What has none gets one at once; what is
+  // open without a finding may still be found by reports that come, so it resolves only when nobody is behind any more.
+  void reconcile_alerts(bool settled);
+  void settle_alerts();
   // Tells the domain when the server falls behind, and when it has caught up.
   void check_lag();
 
@@ -222,6 +227,8 @@ class Run {
   std::int64_t lag_ms_ = 0;                     // steady clock: when the domain was last told; 0 = all was well then
   std::int64_t liveness_ms_ = 0;                // steady clock: when the domain was last told
   bool gone_told_ = false;                      // that the run is gone
+  bool alerts_settled_ = true;                  // see settle_alerts()
+  std::optional<domain::Attempt> settle_at_;    // once this attempt is closed, nothing of before can come any more
   std::atomic<std::int64_t> last_input_ms_{0};  // steady clock
   bool readings_dirty_ = false;
   std::int64_t readings_ms_ = 0;  // steady clock

@@ -250,6 +250,7 @@ void Run::apply(const domain::Input& input, const std::optional<Incarnation>& in
     plan_dirty_ = true;
     joiners_until_ms_ = services_.clock.steady_ms() + kJoinMs;
     closer_.reset();
+    settle_at_.reset();
     summaries_.clear();
     restored_.reset();
     v1::SegmentSummary& segment = segments_.emplace_back();

@@ -226,6 +226,7 @@ void Run::load(HistoryStore& store, const RunRow& row, Recovery how) {
   }
   await_joiners();
   overview_dirty_ = true;
+  reconcile_alerts(false);  // before anything else changes them
   tell_unreadable();
 }
 

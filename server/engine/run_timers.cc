@@ -23,6 +23,7 @@ void Run::tick() {
   Staged staged;
   close_due(staged);
   submit(std::move(staged));
+  settle_alerts();
   check_liveness();
   check_lag();
   deliver_directives();
@@ -67,6 +68,26 @@ void Run::check_liveness() {
   Staged staged;
   log(std::move(input), nullptr, staged);
   submit(std::move(staged));
+}
+
+void Run::reconcile_alerts(bool settled) {
+  Staged staged;
+  staged.all_alerts_changed = true;
+  services_.outbox.reconcile(context_, state_.view().open, settled, staged.batch);
+  submit(std::move(staged));
+  alerts_settled_ = settled;
+}
+
+// The store may have alerts of a later moment than the log that caused them: servers share alerts first, and a full disk takes
+// alerts alone. Reports that clients send again cause them again, or not: attempts may be decided otherwise this time.
+void Run::settle_alerts() {
+  if (alerts_settled_) return;
+  if (patience() != AttemptCloser::Patience::kNone) {
+    settle_at_.reset();
+    return;
+  }
+  if (!settle_at_) settle_at_ = closer_.open().empty() ? closer_.last_closed() : closer_.open().rbegin()->first;
+  if (closer_.last_closed() >= *settle_at_) reconcile_alerts(true);
 }
 
 void Run::note_silence(const RunRow& row) {

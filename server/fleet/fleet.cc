@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
+#include <future>
+#include <memory>
 
 namespace scalewatch::fleet {
 
@@ -19,6 +21,7 @@ constexpr milliseconds kAskHolders{1000};
 // A run's place elsewhere is believed for so long: what moves meanwhile costs its clients one connection more.
 constexpr milliseconds kBelieve{1000};
 constexpr milliseconds kVerified{200};  // the same of a run that is here, where others may claim it
+constexpr milliseconds kFlush{5000};    // a store that takes so long is full, or its disk is
 constexpr std::size_t kMaxEntries = 100'000;
 constexpr std::size_t kMaxWaiting = 100'000;  // clients of one run
 
@@ -119,7 +122,12 @@ void Fleet::enter(const std::string& run, Done done) {
   if (done) done(answer);
 }
 
+std::mutex& Fleet::lock_of(const std::string& run) {
+  return run_locks_.at(std::hash<std::string>()(run) % run_locks_.size());
+}
+
 void Fleet::decide(const std::string& run) {
+  const std::lock_guard run_lock(lock_of(run));
   Entry made;
   Answer answer = decision(run, made);
   std::vector<Done> waiting;
@@ -138,7 +146,7 @@ void Fleet::decide(const std::string& run) {
       }
     }
   }
-  for (const Done& done : waiting) done(answer);
+  for (const Done& done : waiting) done(answer);  // with kHere it is in memory afterwards
 }
 
 Fleet::Answer Fleet::send_to(Peer& peer, const std::string& run, Entry& entry) {
@@ -215,8 +223,7 @@ Fleet::Answer Fleet::take(const std::string& run, Entry& entry) {
     if (!there && !local) return {};
     const std::string uid = there ? there->row.run_uid : local->run_uid;
     if (there && !(local && is_newest(*there, local->run_uid))) {
-      if (!import(uid, entry.term)) return not_now("the run's shared history is not complete yet");
-      if (parts_.alerts_come) parts_.alerts_come(uid);
+      if (!import(*there, entry.term)) return not_now("what is shared of the run is not whole here yet: connect again later");
       ++taken_over_;
       spdlog::warn("fleet: run '{}' is taken over by server {} (term {})", run, self().name, entry.term);
     }
@@ -231,9 +238,26 @@ Fleet::Answer Fleet::take(const std::string& run, Entry& entry) {
   }
 }
 
-bool Fleet::import(const std::string& run_uid, std::uint64_t term) {
+bool Fleet::import(const history::SharedRun& there, std::uint64_t term) {
+  const std::string& uid = there.row.run_uid;
+  // Whoever has alerts of it in mind would change those that are brought; and what was staged must not come behind them.
+  if (parts_.alerts_go) {
+    parts_.alerts_go(uid);
+    const auto local = parts_.store.find_run(there.row.name);
+    if (local && local->run_uid != uid) parts_.alerts_go(local->run_uid);
+  }
+  if (!flush()) return false;
   const std::lock_guard lock(import_mutex_);
-  return parts_.import(run_uid, term);
+  if (!parts_.import(uid, term)) return false;
+  const auto& then = term == 0 ? parts_.alerts_go : parts_.alerts_come;
+  if (then) then(uid);
+  return true;
+}
+
+bool Fleet::flush() {
+  const auto flushed = std::make_shared<std::promise<void>>();
+  engine_->submit({}, [flushed] { flushed->set_value(); });
+  return flushed->get_future().wait_for(kFlush) == std::future_status::ready;
 }
 
 std::vector<Peer*> Fleet::holders(const std::string& name_or_uid) const {

@@ -6,9 +6,16 @@
 // owners that could not see each other end as one. A run that another server had before is brought from there first.
 // No clock of one server is compared with another's.
 //
+// Whose a run is changes one thing at a time: what takes it, copies it, gives it up or finds it given up holds the run's lock
+// (lock_of) from its look at the shared history until the run is in memory, or is let go of. And rows come into the store in
+// one place, import(), behind everything that was staged of the run here. So nothing that a server wrote when it gave a run up
+// is committed over what it brings later. What still differs between a run's alerts and its findings is put right when the
+// engine reads it back (AlertOutbox::reconcile).
+//
 // Thread-safe. Life: construct, make the engine with it, start(), ... drain(), stop() before the engine's.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <boost/asio/thread_pool.hpp>
 #include <chrono>
@@ -39,7 +46,7 @@ struct Parts {
   bool required = false;  // clients keep their reports until they are shared: no run is taken while it can't be read
   // history::import_run into `store`.
   std::function<bool(const std::string& run_uid, std::uint64_t term)> import{};
-  // The run's alerts are in the store, or are another server's from now on.
+  // The run's alerts are in the store, or are another server's from now on. What that changes is staged by then.
   std::function<void(const std::string& run_uid)> alerts_come{};
   std::function<void(const std::string& run_uid)> alerts_go{};
 };
@@ -94,6 +101,8 @@ class Fleet final : public engine::RunPlacement {
   };
 
   void decide(const std::string& run);
+  [[nodiscard]] std::mutex& lock_of(const std::string& run);
+  // From here on to note_gone(): the run's lock is held.
   // The run is in memory, and others may have had it since: what is here is given up then. True when it stays.
   [[nodiscard]] bool still_own(const std::string& run);
   [[nodiscard]] Answer decision(const std::string& run, Entry& entry);
@@ -103,22 +112,31 @@ class Fleet final : public engine::RunPlacement {
   [[nodiscard]] Answer send_to(Peer& peer, const std::string& run, Entry& entry);
   // The heaviest server that is there; null: this one. `without_self`: null when there is no other.
   [[nodiscard]] Peer* home_of(const std::string& run, bool without_self) const;
-  [[nodiscard]] bool import(const std::string& run_uid, std::uint64_t term);
+  // What is shared of the run comes into the store, in place of all that it has of that name. Under the term of a claim it is a
+  // takeover; under none (0) it answers questions, and its alerts are not this server's. False: it is not whole there, or the
+  // store takes nothing now.
+  [[nodiscard]] bool import(const history::SharedRun& there, std::uint64_t term);
+  // The run is in memory here, and another server's: its clients are sent there; null: told to come again. Returns when what
+  // was taken is stored.
+  void yield(const std::string& run, const std::string& run_uid, const Instance* to);
+  [[nodiscard]] bool claimed_since(const history::SharedRun& claim);
+  void adopt(const engine::RunRow& row);
+  void feed(const std::string& run, const std::string& run_uid);
+  void note_gone(engine::RunRow row, const std::string& owner);
+
+  // All that was staged is in the store; false when it takes too long.
+  [[nodiscard]] bool flush();
   void adopt_own();
   void take_orphans();
   void look_after();
   void look_after_runs();
   void feed_new();
-  void note_gone(engine::RunRow row, const std::string& owner);
   void settle_with(Peer& peer);
-  // The run is in memory here, and another server's: its clients are sent there; null: told to come again. Returns when what
-  // was taken is stored.
-  void yield(const std::string& run, const std::string& run_uid, const Instance* to);
 
   const Options options_;
   Peers& peers_;
   const Parts parts_;
-  engine::Engine* engine_ = nullptr;  // set by start()
+  engine::Engine* engine_ = nullptr;  // set by start(); nothing is decided before
 
   mutable std::mutex mutex_;
   std::condition_variable woken_;
@@ -127,7 +145,8 @@ class Fleet final : public engine::RunPlacement {
   std::vector<std::pair<std::string, history::SharedRun>> lost_;  // run_uid, who has it now
   std::map<std::string, std::uint64_t> orphans_;                  // run_uid and row_version; of the upkeep's thread
   std::chrono::steady_clock::time_point looked_for_orphans_{};
-  std::mutex import_mutex_;
+  std::array<std::mutex, 64> run_locks_;  // several runs share one
+  std::mutex import_mutex_;               // one at a time
   bool wake_ = false;
   bool unfed_ = false;  // some run that is here
   bool started_ = false;

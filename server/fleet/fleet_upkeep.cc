@@ -1,10 +1,13 @@
 // What a fleet's server does by itself: runs of before, claims, owners that turn out to be two, and leaving.
 #include <spdlog/spdlog.h>
 
+// Boost 1.74's Asio needs std::exchange before its own headers in C++20.
+#include <utility>
+
 #include <algorithm>
+#include <boost/asio/post.hpp>
 #include <future>
 #include <memory>
-#include <utility>
 
 #include "server/fleet/fleet.h"
 
@@ -37,7 +40,9 @@ void Fleet::look_after() {
     lock.unlock();
     for (const auto& [uid, now] : lost) {
       const Peer* to = peers_.named(now.instance);
-      if (to != nullptr) yield(now.row.name, uid, &to->instance());
+      if (to == nullptr) continue;
+      const std::lock_guard run_lock(lock_of(now.row.name));
+      if (!claimed_since(now)) yield(now.row.name, uid, &to->instance());
     }
     for (Peer* peer : came_back) settle_with(*peer);
     look_after_runs();
@@ -45,51 +50,61 @@ void Fleet::look_after() {
   }
 }
 
-// Runs of before a restart: those that nobody took meanwhile go on, whether or not their clients come back.
+// This server took it again before it was told that another one had.
+bool Fleet::claimed_since(const history::SharedRun& claim) {
+  const std::lock_guard lock(mutex_);
+  const auto entry = entries_.find(claim.row.name);
+  return entry != entries_.end() && entry->second.state == State::kHere && entry->second.term > claim.term;
+}
+
+// Runs of before a restart: those that nobody took meanwhile go on, whether or not their clients come back. Of those that were
+// lost it is enough to know whose they are: they come to memory when it is time to say that they are gone for good.
 void Fleet::adopt_own() {
   std::vector<engine::RunRow> rows;
   try {
     rows = parts_.store.list_running(kMaxOwn);
+    for (engine::RunRow& row : parts_.store.list_lost(kMaxOwn)) rows.push_back(std::move(row));
   } catch (const engine::StoreError& error) {
     spdlog::error("fleet: the runs of before cannot be read: {}", error.what());
   }
   for (const engine::RunRow& row : rows) {
-    bool made = false;  // its entry, here
+    const std::lock_guard run_lock(lock_of(row.name));
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopping_ || draining_) return;
+      if (entries_.contains(row.name)) continue;  // a client was faster
+    }
     try {
-      {
-        const std::lock_guard lock(mutex_);
-        if (stopping_ || draining_) return;
-        if (entries_.contains(row.name)) continue;  // a client was faster
-      }
-      auto there = parts_.shared == nullptr ? std::nullopt : parts_.shared->find_run(row.run_uid);
-      // It ended before it was shared, and its clients began it anew elsewhere, from their first report.
-      if (!there && parts_.shared != nullptr) there = parts_.shared->find_run(row.name);
-      const bool taken = (there && !there->instance.empty() && there->instance != self().name) || !holders(row.name).empty();
-      if (taken) {
-        note_gone(row, there ? there->instance : std::string());
-        continue;
-      }
-      // It was being brought here when this server ended: that is begun again for its clients.
-      if (there && !is_newest(*there, row.run_uid)) continue;
-      const bool claimed = there && there->term > 0;
-      {
-        const std::lock_guard lock(mutex_);
-        if (stopping_ || draining_) return;
-        made = entries_.try_emplace(row.name, Entry{.state = State::kHere, .term = claimed ? there->term : 0, .fed = claimed})
-                   .second;
-        if (!made) continue;
-        unfed_ = unfed_ || !claimed;
-      }
-      if (claimed) parts_.feed->own(row.run_uid, row.name, there->term);
-      engine_->adopt(row.name);
+      adopt(row);
     } catch (const engine::StoreError& error) {
-      // Its clients bring it back; those that are here already are answered by what decides for them.
+      // Its clients bring it back.
       spdlog::warn("fleet: run '{}' of before waits for its clients: {}", row.name, error.what());
       const std::lock_guard lock(mutex_);
       const auto entry = entries_.find(row.name);
-      if (made && entry != entries_.end() && entry->second.waiting.empty()) entries_.erase(entry);
+      if (entry != entries_.end() && entry->second.state != State::kDeciding) entries_.erase(entry);
     }
   }
+}
+
+void Fleet::adopt(const engine::RunRow& row) {
+  auto there = parts_.shared == nullptr ? std::nullopt : parts_.shared->find_run(row.run_uid);
+  // It ended before it was shared, and its clients began it anew elsewhere, from their first report.
+  if (!there && parts_.shared != nullptr) there = parts_.shared->find_run(row.name);
+  const bool taken = (there && !there->instance.empty() && there->instance != self().name) || !holders(row.name).empty();
+  if (taken) return note_gone(row, there ? there->instance : std::string());
+  // It was being brought here when this server ended: that is begun again for its clients.
+  if (there && !is_newest(*there, row.run_uid)) return;
+  if (row.status != v1::RUN_STATUS_RUNNING) return;
+  const bool claimed = there && there->term > 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_ || draining_) return;
+    const Entry here{.state = State::kHere, .term = claimed ? there->term : 0, .fed = claimed};
+    if (!entries_.try_emplace(row.name, here).second) return;  // a client has come, and waits for this to end
+    unfed_ = unfed_ || !claimed;
+  }
+  if (claimed) parts_.feed->own(row.run_uid, row.name, there->term);
+  engine_->adopt(row.name);
 }
 
 // What is stored here of a run that another server has is an older state of it, which lists leave out.
@@ -128,40 +143,42 @@ void Fleet::feed_new() {
     if (!unfed_) return;
   }
   for (const auto& overview : engine_->overviews()) {
-    const std::string& name = overview->run().name();
-    const std::string& uid = overview->run().run_uid();
-    std::uint64_t term = 0;
-    {
-      const std::lock_guard lock(mutex_);
-      const auto it = entries_.find(name);
-      if (stopping_ || draining_) return;
-      if (it == entries_.end() || it->second.state != State::kHere || it->second.fed) continue;
-      term = it->second.term;
-    }
+    const std::string& run = overview->run().name();
+    const std::lock_guard run_lock(lock_of(run));
     try {
-      if (term == 0) {
-        auto there = parts_.shared->find_run(name);
-        const bool others = there && there->instance != self().name && !there->instance.empty();
-        if (!others) {
-          term = parts_.shared->claim(name, self().name);
-          there = parts_.shared->find_run(name);
-        }
-        if (others || (there && !is_newest(*there, uid))) {
-          const Peer* owner = others ? peers_.named(there->instance) : nullptr;
-          yield(name, uid, owner == nullptr ? nullptr : &owner->instance());
-          continue;
-        }
-      }
-      parts_.feed->own(uid, name, term);
+      feed(run, overview->run().run_uid());
     } catch (const engine::StoreError& error) {
-      spdlog::debug("fleet: run '{}' is not claimed yet: {}", name, error.what());
+      spdlog::debug("fleet: run '{}' is not claimed yet: {}", run, error.what());
       return;  // with the next round
     }
+  }
+}
+
+void Fleet::feed(const std::string& run, const std::string& run_uid) {
+  std::uint64_t term = 0;
+  {
     const std::lock_guard lock(mutex_);
-    if (const auto it = entries_.find(name); it != entries_.end()) {
-      it->second.term = term;
-      it->second.fed = true;
+    const auto it = entries_.find(run);
+    if (stopping_ || draining_ || it == entries_.end() || it->second.state != State::kHere || it->second.fed) return;
+    term = it->second.term;
+  }
+  if (term == 0) {
+    auto there = parts_.shared->find_run(run);
+    const bool others = there && there->instance != self().name && !there->instance.empty();
+    if (!others) {
+      term = parts_.shared->claim(run, self().name);
+      there = parts_.shared->find_run(run);
     }
+    if (others || (there && !is_newest(*there, run_uid))) {
+      const Peer* owner = others ? peers_.named(there->instance) : nullptr;
+      return yield(run, run_uid, owner == nullptr ? nullptr : &owner->instance());
+    }
+  }
+  parts_.feed->own(run_uid, run, term);
+  const std::lock_guard lock(mutex_);
+  if (const auto it = entries_.find(run); it != entries_.end()) {
+    it->second.term = term;
+    it->second.fed = true;
   }
 }
 
@@ -172,6 +189,7 @@ void Fleet::settle_with(Peer& peer) {
   for (const auto& overview : engine_->overviews()) {
     const std::string& run = overview->run().name();
     if (weight_of(run, peer.instance().name) <= weight_of(run, self().name)) continue;
+    const std::lock_guard run_lock(lock_of(run));
     const auto answers = holders(run);
     if (std::find(answers.begin(), answers.end(), &peer) != answers.end())
       yield(run, overview->run().run_uid(), &peer.instance());
@@ -184,6 +202,13 @@ void Fleet::yield(const std::string& run, const std::string& run_uid, const Inst
   ++yielded_;
   const std::string& owner = to == nullptr || parts_.shared == nullptr ? self().name : to->name;
   const std::string& address = to == nullptr ? self().address : to->address;
+  bool holds_back = false;  // whoever comes meanwhile waits, and is decided for afterwards
+  {
+    const std::lock_guard lock(mutex_);
+    const auto [entry, fresh] = entries_.try_emplace(run);
+    holds_back = fresh || entry->second.state != State::kDeciding;
+    entry->second.state = State::kDeciding;
+  }
   const auto left = std::make_shared<std::promise<void>>();
   engine_->hand_over(run, owner, [left, address](const engine::Engine::Leave& leave) {
     leave(address);
@@ -193,7 +218,13 @@ void Fleet::yield(const std::string& run, const std::string& run_uid, const Inst
   if (parts_.feed != nullptr) parts_.feed->disown(run_uid);
   if (parts_.alerts_go) parts_.alerts_go(run_uid);
   const std::lock_guard lock(mutex_);
-  if (const auto it = entries_.find(run); it != entries_.end() && it->second.state != State::kDeciding) entries_.erase(it);
+  const auto entry = entries_.find(run);
+  if (!holds_back || entry == entries_.end()) return;
+  if (entry->second.waiting.empty()) {
+    entries_.erase(entry);
+  } else {
+    boost::asio::post(deciders_, [this, run] { decide(run); });
+  }
 }
 
 // ---- leaving --------------------------------------------------------------------------------------------------------
@@ -246,6 +277,7 @@ void Fleet::drain() {
         spdlog::error("fleet: run '{}' leaves before all of it is shared: the rest follows when this server is back", run);
       parts_.feed->disown(each.run_uid);
     }
+    const std::lock_guard run_lock(lock_of(run));
     if (parts_.alerts_go) parts_.alerts_go(each.run_uid);
   }
   // The others see by now that this server is going.

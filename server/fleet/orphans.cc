@@ -60,17 +60,22 @@ void Fleet::take_orphans() {
 }
 
 bool Fleet::bring(const std::string& name_or_uid) {
-  if (parts_.shared == nullptr) return false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (parts_.shared == nullptr || !started_ || stopping_) return false;
+  }
   try {
-    const auto there = parts_.shared->find_run(name_or_uid);
-    if (!there) return false;
-    const std::string& uid = there->row.run_uid;
-    const std::lock_guard lock(import_mutex_);
-    if (engine_->holds(there->row.name) || knows(uid)) return true;
-    // Under no term: it answers questions, and its server may come back and go on. A takeover brings it anew.
-    if (!parts_.import(uid, 0)) return false;
-    if (parts_.alerts_go) parts_.alerts_go(uid);
-    return true;
+    const auto found = parts_.shared->find_run(name_or_uid);
+    if (!found) return false;
+    const std::string& name = found->row.name;
+    const std::lock_guard run_lock(lock_of(name));
+    if (engine_->holds(name)) return true;
+    // What the store has of that name may be this server's own, and newer than what is shared.
+    if (const auto local = parts_.store.find_run(name); local && local->name == name) {
+      return local->run_uid == found->row.run_uid;
+    }
+    // Under no term: its server may come back and go on, and a takeover brings it anew.
+    return import(*found, 0);
   } catch (const engine::StoreError& error) {
     spdlog::warn("fleet: '{}' cannot be looked for in the shared history: {}", name_or_uid, error.what());
     return false;

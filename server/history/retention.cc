@@ -296,7 +296,8 @@ bool Retention::remove(const Task& task) {
 
 void Retention::remove_last(const Task& task) {
   write_(WriteClass::kRetention, [&](Connection& writer) {
-    Query(writer, "DELETE FROM outbox WHERE alert_id IN (SELECT id FROM alerts WHERE run_uid = ?)", task.uid).run();
+    if (!task.keep_outbox)
+      Query(writer, "DELETE FROM outbox WHERE alert_id IN (SELECT id FROM alerts WHERE run_uid = ?)", task.uid).run();
     Query(writer, "DELETE FROM alerts WHERE run_uid = ?", task.uid).run();
     Query(writer, "DELETE FROM snapshots WHERE run = ?", task.run).run();
     Query(writer, "DELETE FROM feed_streams WHERE stream IN (SELECT id FROM streams WHERE run = ?)", task.run).run();

@@ -46,8 +46,11 @@ class Retention {
   // What runs take of max_run_bytes, by name, as of the newest look; pinned ones have no limit. Any thread.
   [[nodiscard]] std::map<std::string, std::uint64_t, std::less<>> run_bytes() const;
   [[nodiscard]] std::uint64_t max_run_bytes() const { return options_.max_run_bytes; }  // any thread; 0 = no limit
-  // Removes a run with all that is of it, whatever the limits say; false when nothing of it is left. Call until then.
-  bool remove_run(std::int64_t run, const std::string& uid) { return remove({run, uid, {}, true}); }
+  // Removes a run whatever the limits say, with all that is of it but its outbox: what sinks are owed stays owed. False when
+  // nothing of it is left; call until then.
+  bool remove_run(std::int64_t run, const std::string& uid) {
+    return remove({.run = run, .uid = uid, .name = {}, .remove = true, .keep_outbox = true});
+  }
 
   // One small piece of work; false when there is nothing to do now. `now_ms`: Unix milliseconds.
   bool step(std::int64_t now_ms);
@@ -63,6 +66,7 @@ class Retention {
     std::uint64_t below = UINT64_MAX;  // thin stretches that end before this attempt
     bool pressed = false;              // only while it is pressed
     bool quota = false;                // only until the run is within max_run_bytes
+    bool keep_outbox = false;
   };
   // What a run's chunks take, as far as they were looked at.
   struct Size {

@@ -98,7 +98,8 @@ class SqliteStore : public engine::HistoryStore, public engine::OutboxStore, pub
   // Names of runs that have ended and whose newest report is of `since_ms` or later, newest first.
   std::vector<std::string> ended_since(std::int64_t since_ms, std::size_t limit);
 
-  // Removes a run with all that is of it. It must not be in the engine's memory.
+  // Removes a run with all that is of it but its outbox, for what another server shares of it. It must not be in the engine's
+  // memory.
   void remove_run(const std::string& run_uid);
 
   // For the other readers of this room.

@@ -34,6 +34,10 @@ class AlertOutbox {
   virtual void stage(const RunContext& run, const std::vector<domain::FindingEvent>& events, CommitBatch& batch) = 0;
   // Appends rows that resolve all alerts of the run that are open: what they were for can't be known any more. As stage().
   virtual void resolve_all(const RunContext& run, const std::string& why, CommitBatch& batch) = 0;
+  // The run was read back, and `open` are its findings that are open. Appends rows that open an alert for each that has none:
+  // whoever was told of it before is not told anew. With `settled` (nothing of the run is on its way any more) also rows that
+  // resolve open alerts of other findings, so that open alerts and open findings are the same afterwards. As stage().
+  virtual void reconcile(const RunContext& run, const std::vector<domain::Finding>& open, bool settled, CommitBatch& batch) = 0;
   // Rows that stage() made are durable. Called from the committer thread; never blocks.
   virtual void committed(const CommitBatch& batch) = 0;
 };

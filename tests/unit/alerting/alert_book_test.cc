@@ -7,6 +7,7 @@
 
 #include "scalewatch/v1/alerts.pb.h"
 #include "server/alerting/silences.h"
+#include "tests/unit/alerting/kept_alerts.h"
 #include "tests/unit/alerting/samples.h"
 
 namespace scalewatch::alerting {
@@ -189,6 +190,27 @@ TEST_F(AlertBookTest, ItsTrailTellsHowFarTheServerWasBehind) {
   EXPECT_EQ(newest(Change::kResolved, Severity::kWarning), "resolved; the server was 2.3 s behind");
 }
 
+// A trail that is full takes a new entry for an old one.
+TEST_F(AlertBookTest, AFullTrailTellsHowFarTheServerWasBehindToo) {
+  const auto one = book();
+  one->measure_lag([] { return 2.34; });
+  domain::Finding finding = sample_finding(Severity::kCritical);
+  engine::CommitBatch batch;
+  one->stage(sample_run(), {{Change::kOpened, finding}}, batch);
+  v1::Alert alert;
+  for (int i = 0; i < 80; ++i) {
+    finding.acknowledged_by = "ada";
+    finding.acknowledged_time = finding.last_time + i;
+    one->stage(sample_run(), {{Change::kAcknowledged, finding}}, batch);
+    ASSERT_TRUE(alert.ParseFromString(batch.alerts.back().alert));
+    ASSERT_EQ(alert.trail().rbegin()->what(), "acknowledged; the server was 2.3 s behind") << alert.trail_size();
+  }
+  EXPECT_EQ(alert.trail_size(), 64);
+  one->stage(sample_run(), {{Change::kUpdated, finding}}, batch);
+  ASSERT_TRUE(alert.ParseFromString(batch.alerts.back().alert));
+  EXPECT_EQ(alert.trail().rbegin()->what(), "acknowledged; the server was 2.3 s behind");  // and once
+}
+
 TEST_F(AlertBookTest, UpdatesAndAcknowledgementsTellNobody) {
   const auto one = book();
   owed(*one, Change::kOpened, Severity::kCritical);
@@ -251,21 +273,16 @@ class PagingTest : public testing::Test {
     return std::exchange(pages_, {});
   }
   void take(const engine::CommitBatch& batch) {
-    for (const auto& row : batch.alerts) {
-      auto& stored = rows_[row.id];
-      EXPECT_GE(row.changed_ms, stored.changed_ms) << row.id;
-      stored = row;
-    }
-    for (const auto& row : batch.silences) silences_[row.id] = row;
+    for (const auto& row : batch.alerts) EXPECT_GE(row.changed_ms, stored_.rows[row.id].changed_ms) << row.id;
+    EXPECT_EQ(stored_.commit(batch).size(), batch.outbox.size()) << "a key is used twice";
     for (const auto& row : batch.outbox) {
-      EXPECT_TRUE(keys_.insert(row.key + " " + row.sink).second) << row.key << " is used twice";
       EXPECT_TRUE(last_.ParseFromString(row.alert));
       pages_.push_back(last_.finding().rule() + " " + row.transition);
     }
   }
   v1::Alert alert(const std::string& rule, const std::string& subject = "") {
     v1::Alert out;
-    EXPECT_TRUE(out.ParseFromString(rows_["uid1/" + finding(rule, Severity::kInfo, subject).id].alert));
+    EXPECT_TRUE(out.ParseFromString(stored_.rows["uid1/" + finding(rule, Severity::kInfo, subject).id].alert));
     return out;
   }
   std::string silence(const std::string& matcher, std::int64_t ms) {
@@ -282,41 +299,15 @@ class PagingTest : public testing::Test {
   }
   // As the next server would find it.
   void restart() {
-    struct Reader : engine::AlertReader {
-      std::vector<engine::AlertRow> list(const Filter& filter, const std::optional<Cursor>& after, std::size_t) override {
-        std::vector<engine::AlertRow> out;
-        for (const auto& row : rows) {
-          if (!after && std::count(filter.states.begin(), filter.states.end(), row.state) > 0) out.push_back(row);
-        }
-        return out;
-      }
-      std::optional<engine::AlertRow> find(const std::string&) override { return std::nullopt; }
-      std::vector<v1::DeliveryStatus> deliveries(const std::string&) override { return {}; }
-      std::vector<engine::SilenceRow> silences(std::int64_t, std::size_t) override { return silence_rows; }
-      std::vector<engine::AlertRow> fired_since(std::int64_t after_ms, std::size_t) override {
-        std::vector<engine::AlertRow> out;
-        for (const auto& row : rows) {
-          if (row.fired_ms > after_ms) out.push_back(row);
-        }
-        return out;
-      }
-      std::vector<engine::DeadLetterRow> dead_letters(const DeadLetters&, std::size_t) override { return {}; }
-      std::vector<engine::AlertRow> rows;
-      std::vector<engine::SilenceRow> silence_rows;
-    } reader;
-    for (const auto& [id, row] : rows_) reader.rows.push_back(row);
-    for (const auto& [id, row] : silences_) reader.silence_rows.push_back(row);
     begin();
-    book_->load(reader);
+    book_->load(stored_);
   }
 
   TestClock clock_;
   BookOptions options_;
   std::unique_ptr<AlertBook> book_;
   std::vector<std::string> pages_;
-  std::map<std::string, engine::AlertRow> rows_;
-  std::map<std::string, engine::SilenceRow> silences_;
-  std::set<std::string> keys_;
+  KeptAlerts stored_;
   v1::Alert last_;  // of the newest page
 };
 
@@ -368,7 +359,7 @@ TEST_F(PagingTest, WhatGoesWhileItsGroupWaitsStaysOnePage) {
   EXPECT_EQ(rows[1].state(), v1::ALERT_STATE_RESOLVED);
   EXPECT_EQ(rows[1].grouped_total(), 1U);  // ScaleDrift is open
   for (const char* rule : {"NonFiniteLoss", "RankLost"}) {
-    EXPECT_EQ(rows_["uid1/" + finding(rule, Severity::kInfo).id].state, v1::ALERT_STATE_RESOLVED) << rule;
+    EXPECT_EQ(stored_.rows["uid1/" + finding(rule, Severity::kInfo).id].state, v1::ALERT_STATE_RESOLVED) << rule;
   }
   pages_.clear();
   restart();
@@ -491,7 +482,7 @@ TEST_F(PagingTest, OneThatFlapsIsHeldBack) {
   stage({{Change::kOpened, held}});
   EXPECT_THAT(pages_for(4 * kMinute, 1000), IsEmpty());
   v1::Alert alert;
-  alert.ParseFromString(rows_["uid1/held"].alert);
+  alert.ParseFromString(stored_.rows["uid1/held"].alert);
   EXPECT_EQ(alert.state(), v1::ALERT_STATE_PENDING);
   EXPECT_THAT(pages_for(2 * kMinute, 1000), ElementsAre("ScaleStuck firing"));
 }
@@ -508,7 +499,7 @@ TEST_F(PagingTest, APagerThatTakesAcknowledgementsHearsOfThemOnce) {
   taken.acknowledged_time = taken.last_time + 1000;
   stage({{Change::kUpdated, taken}});
   EXPECT_THAT(pages_for(1000), ElementsAre("ScaleDrift acknowledged"));
-  EXPECT_TRUE(keys_.contains("uid1/ScaleDrift//1.40/acknowledged pager"));
+  EXPECT_TRUE(stored_.keys.contains("uid1/ScaleDrift//1.40/acknowledged pager"));
   stage({{Change::kUpdated, taken}});
   EXPECT_THAT(pages_for(1000), IsEmpty());
   restart();
@@ -553,7 +544,7 @@ TEST_F(PagingTest, ADamagedRowIsLeftOutCountedAndHarmsNoOther) {
   open("ScaleDrift");
   open("RankLost");
   pages_for(1000);
-  rows_["uid1/" + finding("ScaleDrift", Severity::kInfo).id].alert = "\xff\xff not an alert";
+  stored_.rows["uid1/" + finding("ScaleDrift", Severity::kInfo).id].alert = "\xff\xff not an alert";
   restart();
   EXPECT_EQ(book_->unreadable(), 1U);
   resolve("RankLost");

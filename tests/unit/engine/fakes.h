@@ -163,9 +163,21 @@ class MemoryOutbox final : public AlertOutbox {
     std::lock_guard lock(mutex);
     let_go[run.name] = why;
   }
+  void reconcile(const RunContext& run, const std::vector<domain::Finding>& open, bool settled,
+                 CommitBatch& /*batch*/) override {
+    std::lock_guard lock(mutex);
+    auto& seen = reconciled[run.name].emplace_back();
+    seen.settled = settled;
+    for (const auto& finding : open) seen.open.insert(finding.rule);
+  }
   void committed(const CommitBatch& /*batch*/) override {}
 
+  struct Reconciled {
+    bool settled = false;
+    std::set<std::string> open;  // rules
+  };
   std::mutex mutex;
+  std::map<std::string, std::vector<Reconciled>> reconciled;  // by run: each call
   std::map<std::string, std::string> reasons;  // of resolves, by alert
   std::map<std::string, std::string> let_go;   // by run: why all was resolved
 };

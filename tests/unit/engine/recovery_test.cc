@@ -342,5 +342,69 @@ TEST_F(Recovery, RanksOfARunThatBeginsAnewAreWaitedFor) {
   EXPECT_TRUE(eventually([&] { return closed() == 21; }));
 }
 
+// What alerting is told of a run that was read back: at once what must have an alert, and what must have none only when nothing
+// of before can come any more.
+TEST_F(Recovery, AlertsAreHeldAgainstFindingsWhenNothingIsOnItsWayAnyMore) {
+  make(false);
+  const auto reconciled = [&] {
+    std::lock_guard lock(outbox_.mutex);
+    return outbox_.reconciled["run"];
+  };
+  ASSERT_TRUE(reconciled().empty()) << "it began here";
+  engine_ = std::make_unique<Engine>(options_, store_, outbox_, clock_);
+  ASSERT_EQ(reconciled().size(), 1U);
+  EXPECT_FALSE(reconciled().front().settled);
+  TestClient client(*engine_, {});
+  ASSERT_TRUE(client.join(kReports + 3, kReports));  // it has kept three reports
+  client.send_table();
+  client.send(client.report(kReports + 1));
+  client.send(client.report(kReports + 2));
+  ASSERT_TRUE(client.durable(kReports + 2));
+  std::this_thread::sleep_for(std::chrono::milliseconds(250));  // some ticks
+  EXPECT_EQ(reconciled().size(), 1U);
+  client.send(client.report(kReports + 3));
+  ASSERT_TRUE(eventually([&] { return reconciled().size() == 2; }));
+  EXPECT_TRUE(reconciled().back().settled);
+  // And once.
+  client.send(client.report(kReports + 4));
+  ASSERT_TRUE(client.durable(kReports + 4));
+  std::this_thread::sleep_for(std::chrono::milliseconds(250));
+  EXPECT_EQ(reconciled().size(), 2U);
+}
+
+TEST_F(Recovery, AlertsAreHeldAgainstFindingsThoughNobodyComesBack) {
+  make(false);
+  engine_ = std::make_unique<Engine>(options_, store_, outbox_, clock_);
+  const auto settled = [&] {
+    std::lock_guard lock(outbox_.mutex);
+    return outbox_.reconciled["run"].back().settled;
+  };
+  std::this_thread::sleep_for(std::chrono::milliseconds(250));
+  EXPECT_FALSE(settled());
+  clock_.now += 36'000;  // clients that are there connect again sooner
+  EXPECT_TRUE(eventually(settled));
+}
+
+TEST_F(Recovery, WhatIsFoundOpenIsWhatAlertsAreHeldAgainst) {
+  MemoryStore first_store;
+  Engine first(options_, first_store, outbox_, clock_);
+  TestClient client(first, {});
+  ASSERT_TRUE(client.join());
+  client.send_table();
+  for (std::uint64_t seq = 1; seq <= 60; ++seq) client.send(client.report(seq, seq > 20 ? 3 : 0));
+  ASSERT_TRUE(client.durable(60));
+  first_store.copy_to(store_);
+  std::set<std::string> open;
+  for (const auto& [id, row] : store_.alerts) {
+    if (!store_.outbox.contains(id + "/resolved")) open.insert(row.rule);
+  }
+  ASSERT_FALSE(open.empty());
+  engine_ = std::make_unique<Engine>(options_, store_, outbox_, clock_);
+  engine_->adopt("run");
+  std::lock_guard lock(outbox_.mutex);
+  ASSERT_FALSE(outbox_.reconciled["run"].empty());
+  EXPECT_EQ(outbox_.reconciled["run"].front().open, open);
+}
+
 }  // namespace
 }  // namespace scalewatch::engine::testing
