@@ -203,6 +203,9 @@ class Faults(Case):
         for each, why in refused:
             wait_for("the refusal", lambda: metric(each, "scalewatch_shared_history_reachable") == 0)
             self.assertIn(why, each.log())
+        # A password that is corrected needs no restart.
+        wrong.write_text(secret + "\n")
+        wait_for("all of it in ClickHouse", lambda: self.all_there(refused[0][0]), 60)
         for each in (whole, named, *(one for one, _ in refused)):
             self.assertNotIn(secret, each.log())
             self.assertEqual(each.stop(), 0)

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "server/engine/ports/history_store.h"
 
@@ -17,6 +18,7 @@ namespace {
 
 constexpr std::size_t kMaxAnswer = std::size_t{1} << 30;
 constexpr long kConnectTimeoutMs = 3000;
+constexpr std::size_t kMaxPassword = 4096;
 
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> parts;
@@ -29,14 +31,19 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
+// Throws StoreError.
 std::string read_password(const Options& options) {
   std::string password;
   if (!options.password_file.empty()) {
     std::ifstream in(options.password_file, std::ios::binary);
-    if (!in) throw engine::StoreError("history.clickhouse.password_file: " + options.password_file + " can't be read", false);
-    std::ostringstream all;
-    all << in.rdbuf();
-    password = all.str();
+    password.resize(kMaxPassword);
+    in.read(password.data(), static_cast<std::streamsize>(password.size()));
+    password.resize(static_cast<std::size_t>(in.gcount()));
+    if (!in.eof()) {
+      throw engine::StoreError("history.clickhouse.password_file: " + options.password_file +
+                                   (password.empty() ? " can't be read" : " is too long for a password"),
+                               false);
+    }
     while (!password.empty() && (password.back() == '\n' || password.back() == '\r')) password.pop_back();
   } else if (!options.password_env.empty()) {
     const char* const value = std::getenv(options.password_env.c_str());
@@ -120,6 +127,11 @@ int code_of(const std::string& answer) {
   return at == std::string::npos ? 0 : std::atoi(answer.c_str() + at + 6);
 }
 
+// Wrong password, password required, authentication failed.
+bool is_denial(int code) {
+  return code == 193 || code == 194 || code == 516;
+}
+
 // Mistakes of ours, which no later try mends; all else (memory, disks, read-only replicas, other shards) may pass.
 bool is_lasting(int code) {
   constexpr int kLasting[] = {6,  16, 27, 33, 36, 38,  41,  42,  43,  44,  46,  47,  48,  49, 53,
@@ -144,6 +156,11 @@ std::string fault_of(const Options& options) {
   if (options.sharded() && options.cluster.empty()) return "history.clickhouse.cluster: a sharded layout needs its name";
   if (!options.password_file.empty() && !options.password_env.empty())
     return "history.clickhouse.password_file and .password_env: give one of them";
+  try {
+    read_password(options);
+  } catch (const engine::StoreError& error) {
+    return error.what();
+  }
   return "";
 }
 
@@ -229,6 +246,16 @@ std::string Connection::send(const Request& request) {
   throw engine::StoreError("ClickHouse can't be reached: " + error, true);
 }
 
+bool Connection::has_new_password() {
+  std::string now;
+  try {
+    now = read_password(options_);
+  } catch (const engine::StoreError&) {
+    return false;  // being written perhaps; the next request looks again
+  }
+  return std::exchange(password_, now) != now;
+}
+
 bool Connection::send_to(std::size_t host, const Request& request, std::string& answer, std::string& error) {
   CURL* const easy = easy_.get();
   curl_easy_reset(easy);
@@ -282,6 +309,10 @@ bool Connection::send_to(std::size_t host, const Request& request, std::string& 
   }
   if (status == 200) return true;
   const int number = code_of(answer);
+  if (is_denial(number) && has_new_password()) {
+    answer.clear();
+    return send_to(host, request, answer, error);
+  }
   throw engine::StoreError(
       "ClickHouse at " + hosts_[host] + ": " + (answer.empty() ? "HTTP " + std::to_string(status) : first_line(answer)),
       !is_lasting(number));

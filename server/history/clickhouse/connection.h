@@ -51,6 +51,8 @@ class Connection {
   std::string send(const Request& request);
   // False: no connection, try another host.
   bool send_to(std::size_t host, const Request& request, std::string& answer, std::string& error);
+  // After a denial: whether the password is another one by now, to try again with.
+  bool has_new_password();
   std::string escaped(std::string_view text);
 
   const Options options_;

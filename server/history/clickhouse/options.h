@@ -13,7 +13,7 @@ struct Options {
   std::string hosts;
   std::string database = "scalewatch";
   std::string user = "default";
-  std::string password_file;  // a file that holds the password; empty: none
+  std::string password_file;  // a file that holds the password, read again when ClickHouse refuses it; empty: none
   std::string password_env;   // or an environment variable that does
   std::string ca_file;        // that https hosts are checked against; empty: the system's
   // plain: MergeTree of one server. replicated: ReplicatedMergeTree, with the server's own {shard} and {replica} macros.
@@ -36,7 +36,7 @@ struct Options {
   [[nodiscard]] bool replicated() const { return layout.ends_with("replicated"); }
 };
 
-// What is wrong with them, naming the key; empty: nothing.
+// What is wrong with them, naming the key; empty: nothing. Reads the password.
 std::string fault_of(const Options& options);
 
 }  // namespace scalewatch::clickhouse

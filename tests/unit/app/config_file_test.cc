@@ -167,6 +167,23 @@ TEST_F(ConfigFile, SinksMaySendOnlyWhereTheListAllowsOnceAllIsRead) {
 }
 
 // The example says that it holds every key with its default; so it must.
+TEST_F(ConfigFile, APasswordThatCannotBeReadIsAFaultOfTheFile) {
+  const auto fault = [&](const std::string& where) -> std::string {
+    const Config config = load("history:\n  clickhouse:\n    hosts: http://127.0.0.1:1\n    " + where + "\n");
+    try {
+      validate(config);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_THAT(fault("password_file: /nowhere"), HasSubstr("password_file: /nowhere can't be read"));
+  EXPECT_THAT(fault("password_file: /etc"), HasSubstr("/etc can't be read"));
+  EXPECT_THAT(fault("password_file: /dev/zero"), HasSubstr("too long"));
+  EXPECT_THAT(fault("password_env: SCALEWATCH_NO_SUCH_VARIABLE"), HasSubstr("is not set"));
+  EXPECT_EQ(fault("password_file: /dev/null"), "no error");
+}
+
 TEST(ExampleConfig, HoldsEveryKeyWithItsDefault) {
   Config defaults;
   Config example;
