@@ -35,12 +35,11 @@ std::string existing(const std::filesystem::path& directory) {
 std::unique_ptr<Connection> reader(const std::string& path) {
   auto connection = std::make_unique<Connection>(path, SQLITE_OPEN_READONLY);
   const std::int64_t version = connection->scalar("PRAGMA user_version");
-  if (connection->scalar("PRAGMA application_id") != kApplicationId || version < kOldestUsed || version > kSchemaVersion) {
-    throw engine::StoreError(path + ": not a history of schema version " + std::to_string(kSchemaVersion) + " (but " +
-                                 std::to_string(version) +
-                                 "): a scalewatchd of this version brings it up to date when it starts",
-                             false);
-  }
+  const auto refuse = [&](const std::string& why) { throw engine::StoreError(path + ": " + why, false); };
+  if (connection->scalar("PRAGMA application_id") != kApplicationId) refuse("not a history");
+  const std::string is_of = "schema version " + std::to_string(version);
+  if (version > kSchemaVersion) refuse(is_of + " is of a newer scalewatchd: use the scalewatch that came with it");
+  if (version < kOldestUsed) refuse(is_of + " is of an older scalewatchd: this one's brings it up to date when it starts");
   return connection;
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "server/engine/ports/history_store.h"
+#include "server/history/repair_hint.h"
 #include "server/history/schema.h"
 
 namespace scalewatch::history {
@@ -54,6 +55,7 @@ void Connection::fail(const char* doing, int code) const {
   const bool told = db_ && (sqlite3_errcode(db_.get()) & 0xff) == (code & 0xff);
   std::string cause = told ? sqlite3_errmsg(db_.get()) : sqlite3_errstr(code);
   if ((code & 0xff) == SQLITE_INTERRUPT) cause = "the read took longer than it may";
+  if ((code & 0xff) == SQLITE_CORRUPT || (code & 0xff) == SQLITE_NOTADB) cause += repair_hint(path_);
   throw engine::StoreError(path_ + ": " + doing + ": " + cause, retryable(code));
 }
 

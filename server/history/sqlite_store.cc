@@ -22,12 +22,6 @@ namespace {
 
 constexpr std::int64_t kLogPageRows = 512;
 
-bool is_damage(const engine::StoreError& error) {
-  const std::string_view what = error.what();
-  return what.find("not a database") != std::string_view::npos || what.find("malformed") != std::string_view::npos ||
-         what.find("commits are missing and what is left is damaged") != std::string_view::npos;
-}
-
 // Puts the observations back into the reports of a page.
 class ScalerFill {
  public:
@@ -78,10 +72,7 @@ std::unique_ptr<SqliteStore> SqliteStore::open(const std::filesystem::path& dire
     prepare_schema(*writer, path);
     watch = std::make_unique<StoreWatch>(*writer, file, mark);
   } catch (const engine::StoreError& error) {
-    std::string what = std::string("cannot open the history: ") + error.what();
-    if (is_damage(error))
-      what += "; to keep what is sound of it, run: scalewatch admin --data-dir " + directory.string() + " verify --repair";
-    throw engine::StoreError(what, error.retryable);
+    throw engine::StoreError(std::string("cannot open the history: ") + error.what(), error.retryable);
   }
   return std::unique_ptr<SqliteStore>(new SqliteStore(std::move(lock), std::move(writer), std::move(watch), path, options));
 }

@@ -16,6 +16,7 @@
 #include <system_error>
 
 #include "server/engine/ports/history_store.h"
+#include "server/history/repair_hint.h"
 
 namespace scalewatch::history {
 
@@ -168,7 +169,8 @@ StoreWatch::StoreWatch(Connection& writer, const std::filesystem::path& database
                     loss_.commits, when(loss_.until_ms), found ? "put in its place" : "removed or emptied, and is made anew");
     }
     if (found && !is_sound(writer)) {
-      throw engine::StoreError(database.string() + ": commits are missing and what is left is damaged", false);
+      throw engine::StoreError(database.string() + ": commits are missing and what is left is damaged" + repair_hint(database),
+                               false);
     }
   }
   mark_ = {state.uid, std::max(state.commits, same ? mark->commit : 0), state.committed_ms, 0, 0};

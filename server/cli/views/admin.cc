@@ -24,7 +24,8 @@ constexpr const char* kFooter =
     "start.";
 
 constexpr const char* kVerifyFooter =
-    "Exit codes: 0 all is well, 1 damage was found and repaired, 2 damage is left.\n"
+    "Exit codes: 0 all is well, 1 damage was found and repaired, 2 damage is left (some can't be mended), 3 it could not be "
+    "read.\n"
     "--json: {reports, stretches, chunks, records, faults_found, faults_left, faults: [{what, repair}]}, repair empty where\n"
     "nothing was done.";
 
@@ -118,8 +119,11 @@ ExitCode verify(const std::string& folder, bool repair, const Screen& screen, co
   if (found.faults_found == 0) {
     screen.out << "all is well\n";
   } else {
-    screen.out << fmt::format("{} damaged, {} repaired{}\n", found.faults_found, found.faults_found - found.faults_left,
-                              repair || found.faults_left == 0 ? "" : "; stop the server and run verify --repair");
+    const char* const next =
+        found.faults_left == 0 ? ""
+        : repair ? "; the rest cannot be mended: what is asked of it is answered as damaged or gone, all else as ever"
+                 : "; with the server stopped, verify --repair mends what can be";
+    screen.out << fmt::format("{} damaged, {} repaired{}\n", found.faults_found, found.faults_found - found.faults_left, next);
   }
   return code;
 }

@@ -251,6 +251,31 @@ TEST_F(Maintenance, PagesThatAreGoneCostTheirRows) {
   EXPECT_NE(SqliteStore::open(folder_.path), nullptr);
 }
 
+// Wherever the damage shows first, the error says what to do; so does the look at it.
+TEST_F(Maintenance, DamageIsToldWithWhatToDo) {
+  damage("PRAGMA wal_checkpoint(TRUNCATE)");
+  store_.reset();
+  std::fstream file(path(folder_), std::ios::in | std::ios::out | std::ios::binary);
+  const auto size = std::filesystem::file_size(path(folder_));
+  file.seekp(16384);  // all but what names the tables
+  file.write(std::string(size - 16384, '\x5a').data(), static_cast<std::streamsize>(size - 16384));
+  file.close();
+  const std::string hint = "run: scalewatch admin --data-dir " + folder_.path.string() + " verify --repair";
+  EXPECT_THAT([&] { verify_folder(folder_.path, false, go_on); },
+              ::testing::ThrowsMessage<engine::StoreError>(::testing::AllOf(HasSubstr("malformed"), HasSubstr(hint))));
+  EXPECT_THAT([&] { SqliteStore::open(folder_.path)->find_run("alpha"); },
+              ::testing::ThrowsMessage<engine::StoreError>(::testing::AllOf(HasSubstr("malformed"), HasSubstr(hint))));
+}
+
+TEST_F(Maintenance, AnotherVersionsHistoryIsToldFromDamage) {
+  damage("PRAGMA user_version = 99");
+  EXPECT_THAT([&] { verify_folder(folder_.path, false, go_on); },
+              ::testing::ThrowsMessage<engine::StoreError>(HasSubstr("schema version 99 is of a newer scalewatchd")));
+  damage("PRAGMA user_version = 1");
+  EXPECT_THAT([&] { verify_folder(folder_.path, false, go_on); },
+              ::testing::ThrowsMessage<engine::StoreError>(HasSubstr("schema version 1 is of an older scalewatchd")));
+}
+
 TEST_F(Maintenance, AFileThatIsNoDatabaseIsKeptAndOneMadeAnew) {
   store_.reset();
   std::ofstream(path(folder_), std::ios::binary | std::ios::trunc) << std::string(50'000, 'x');
