@@ -6,6 +6,7 @@
 #include "server/history/attempt_octaves.h"
 #include "server/history/attempt_records.h"
 #include "server/history/older_answers.h"
+#include "server/history/older_reading.h"
 #include "server/history/page_token.h"
 #include "server/history/scaler_reader.h"
 #include "server/history/varint.h"
@@ -30,6 +31,16 @@ void add_summary(const RankReports& reports, v1::AttemptSummary& summary) {
   if (report.loss && !summary.has_loss()) summary.set_loss(*report.loss);
   if (report.lr && !summary.has_lr()) summary.set_lr(*report.lr);
   if (report.grad_norm && !summary.has_grad_norm()) summary.set_grad_norm(*report.grad_norm);
+}
+
+// Names of `count` tensors from `begin` on; none when these are all.
+OlderHistory::Tensors named(const Catalog& catalog, std::size_t begin, std::size_t count) {
+  OlderHistory::Tensors names;
+  if (begin == 0 && count >= catalog.tensors.size()) return names;
+  for (std::size_t i = begin; i < std::min(begin + count, catalog.tensors.size()); ++i) {
+    names.emplace_back(catalog.tensors[i].info.name(), catalog.tensors[i].info.role());
+  }
+  return names;
 }
 
 }  // namespace
@@ -69,6 +80,7 @@ void Api::do_encode_attempt(const v1::GetAttemptRequest& request, std::string& a
     begin = catalog->after(static_cast<std::uint32_t>(token_number(token[2])),
                            static_cast<std::int32_t>(token_number(token[3])), token[4]);
   }
+  OlderReading* const older = reading.older(run.id, segment);
   v1::AttemptSummary summary;
   // Of a wide model only as many tensors as a page shows; more when some of these have no record.
   std::size_t window = size + 1;
@@ -76,6 +88,7 @@ void Api::do_encode_attempt(const v1::GetAttemptRequest& request, std::string& a
     summary.Clear();
     octaves.clear();
     records.only(begin, begin + window);
+    if (older != nullptr) older->only(named(*catalog, begin, window));
     ReportReader(reading, *catalog, deadline()).read(range, [&](const RankReports& reports) {
       add_summary(reports, summary);
       if (request.summary_only()) return;

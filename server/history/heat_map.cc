@@ -14,6 +14,12 @@ HeatColumns heat_columns(std::uint64_t first, std::uint64_t last, std::size_t mo
     const std::uint64_t groups = group_of(last) - group_of(first) + 1;
     width = ((groups - 1) / most + 1) * kGroupAttempts;
     first = group_begin(group_of(first));
+    if (width >= 2 * kWideAttempts) {
+      // Of many attempts whole hundreds: what a shared history takes together.
+      const std::uint64_t hundreds = group_of(last, kWideAttempts) - group_of(first, kWideAttempts) + 1;
+      width = ((hundreds - 1) / most + 1) * kWideAttempts;
+      first = group_begin(group_of(first, kWideAttempts), kWideAttempts);
+    }
   }
   return {first, width, static_cast<std::size_t>((last - first) / width + 1)};
 }

@@ -93,8 +93,8 @@ void Api::do_get_heat_map(const v1::GetHeatMapRequest& request, v1::GetHeatMapRe
     if (!covered.scored.empty() && !rows.empty()) {
       reading.pause();
       StoredRecords stored(reading);
-      OlderScores scores(*older, *catalog, reader, stored, request.by());
-      OlderScores::Split parts{{}, covered.scored};
+      OlderScores scores(*older, *catalog, reader, stored, request.by(), covered.wide);
+      GroupSplit parts{{}, covered.scored};
       if (whole_groups || adds(request.by())) parts = scores.split(covered.scored);
       merged.insert(merged.end(), parts.edges.begin(), parts.edges.end());
       for (const auto& cell : scores.read(parts.whole, rows, shape.first, shape.width)) {

@@ -68,4 +68,12 @@ std::vector<Interval> without(const Interval& whole, const std::vector<Interval>
   return left;
 }
 
+std::vector<Interval> common(const std::vector<Interval>& some, const std::vector<Interval>& others) {
+  std::vector<Interval> found;
+  for (const Interval& one : some) {
+    for (const Interval& part : without(one, without(one, others))) found.push_back(part);
+  }
+  return found;
+}
+
 }  // namespace scalewatch::history

@@ -22,6 +22,8 @@ std::vector<Interval> overlaps(std::vector<StreamInterval> intervals);
 std::vector<Interval> joined(std::vector<Interval> intervals);
 // What is left of `whole` without `cuts`, which are joined.
 std::vector<Interval> without(const Interval& whole, const std::vector<Interval>& cuts);
+// What of `some` is in `others` too; both are joined.
+std::vector<Interval> common(const std::vector<Interval>& some, const std::vector<Interval>& others);
 // Whether `cuts`, which are joined, have any attempt of `whole`.
 bool touches(const Interval& whole, const std::vector<Interval>& cuts);
 

@@ -201,7 +201,7 @@ void LeadingRead::scores(std::size_t limit, bool records) {
   }
   if (scored_.empty()) return;
   reading_.pause();
-  scores_.emplace(*reading_.older(), catalog_, reader_, stored_, by_);
+  scores_.emplace(*reading_.older(), catalog_, reader_, stored_, by_, covered_.wide);
   const bool read =
       scores_->lead(range_, scored_,
                     {.limit = limit,

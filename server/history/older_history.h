@@ -28,6 +28,8 @@ struct OlderRange {
   std::optional<std::uint32_t> rank;  // absent: all ranks
   std::vector<Interval> within{};     // only these of the attempts; empty: all
   bool with_records = false;          // only reports that have some
+  std::vector<Interval> wide{};       // scores of these are there by hundreds too; joined
+  std::vector<Interval> each{};       // of the first tensor only these attempts, of the second only those; empty: as within
 };
 
 // Which report of a rank: the first 8 bytes of its incarnation, as a little-endian number, and seq.
@@ -85,6 +87,14 @@ struct OlderSums {
       untold;  // cells whose records must be read: an attempt has several there, or a retrospective one; joined
 };
 
+// What scores() tells of a range.
+struct OlderCover {
+  // Attempts that it does not tell right, joined: several reports may hold records of one tensor there, or they were stored
+  // before there were scores.
+  std::vector<Interval> unscored;
+  std::vector<Interval> wide;  // of the others those that are there by hundreds too (score_groups.h); joined
+};
+
 class OlderHistory {
  public:
   virtual ~OlderHistory() = default;
@@ -93,8 +103,8 @@ class OlderHistory {
   virtual std::optional<std::pair<std::uint64_t, std::uint64_t>> bounds(const OlderRange& range) = 0;
   // In order of attempt, rank, pos; no more than `limit`, and then the last attempt may not be whole.
   virtual std::vector<OlderReport> reports(const OlderRange& range, std::size_t limit) = 0;
-  // In order of attempt, rank, regular before retrospective, seq, id; each once. `tensors`: names with roles, empty: all. No
-  // more than `limit`, and then the last attempt may not be whole.
+  // In order of attempt, rank, regular before retrospective, seq, id; each once. `tensors`: names with roles, one maybe several
+  // times; empty: all. No more than `limit`, and then the last attempt may not be whole.
   using Tensors = std::vector<std::pair<std::string, int>>;
   virtual std::vector<OlderRecord> records(const OlderRange& range, const Tensors& tensors, std::size_t limit) = 0;
   // The same of one tensor in cells.
@@ -103,11 +113,10 @@ class OlderHistory {
   virtual std::vector<StoredScaler> scaler(const OlderRange& range, std::uint32_t scaler, std::size_t limit) = 0;
   // The scalers of a segment, rising.
   virtual std::vector<std::uint32_t> scaler_numbers(const std::string& run_uid, std::uint32_t segment) = 0;
-  // Attempts of the range that scores() does not tell right, joined: of those several reports may hold records of one tensor,
-  // or they were stored before there were scores.
-  virtual std::vector<Interval> unscored(const OlderRange& range) = 0;
+  virtual OlderCover cover(const OlderRange& range) = 0;
   // Scores of single tensors in cells of `width` attempts from `first` on (0: all in one), of range.within alone. Unless by
-  // adds, all of these are whole groups (score_groups.h). In no order.
+  // adds, all of these are whole groups (score_groups.h), and the first attempt of one decides its cell. In no order; unless by
+  // adds, a cell may come in parts.
   virtual std::vector<OlderScore> scores(const OlderRange& range, By::By by, const Tensors& tensors, std::uint64_t first,
                                          std::uint64_t width) = 0;
   [[nodiscard]] virtual std::uint64_t key_of(const std::string& name, int role) const = 0;

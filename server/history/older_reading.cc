@@ -77,6 +77,7 @@ OlderRange OlderReading::page_range(std::uint64_t first, std::uint64_t last, std
   OlderRange page = range(first, last, rank);
   page.within = attempts_;
   page.with_records = with_records_;
+  page.each = each_;
   return page;
 }
 

@@ -25,8 +25,10 @@ class OlderReading {
   [[nodiscard]] std::optional<ReportRange> part(const ReportRange& range) const;
 
   // Only records of these are read from now on; empty: all. `attempts`: pages are of these alone; empty: of all.
-  // `with_records`: and of reports that have some.
-  void only(OlderHistory::Tensors tensors, std::vector<Interval> attempts = {}, bool with_records = false) {
+  // `with_records`: and of reports that have some. `each`: see OlderRange.
+  void only(OlderHistory::Tensors tensors, std::vector<Interval> attempts = {}, bool with_records = false,
+            std::vector<Interval> each = {}) {
+    each_ = std::move(each);
     tensors_ = std::move(tensors);
     attempts_ = std::move(attempts);
     with_records_ = with_records;
@@ -51,9 +53,7 @@ class OlderReading {
   [[nodiscard]] std::optional<std::int64_t> stream_of(const OlderKey& key) const;
 
   // See OlderHistory.
-  [[nodiscard]] std::vector<Interval> unscored(const ReportRange& part) const {
-    return history_.unscored(range(part.first, part.last));
-  }
+  [[nodiscard]] OlderCover cover(const ReportRange& part) const { return history_.cover(range(part.first, part.last)); }
   [[nodiscard]] std::optional<std::pair<std::uint64_t, std::uint64_t>> bounds(std::uint64_t first, std::uint64_t last) const;
   [[nodiscard]] OlderRange range(std::uint64_t first, std::uint64_t last, std::optional<std::uint32_t> rank = {}) const {
     return {run_uid_, segment_, first, last, rank, {}, false};
@@ -70,6 +70,7 @@ class OlderReading {
   [[nodiscard]] OlderRange page_range(std::uint64_t first, std::uint64_t last, std::optional<std::uint32_t> rank) const;
   OlderHistory::Tensors tensors_;
   std::vector<Interval> attempts_;
+  std::vector<Interval> each_;
   bool with_records_ = false;
   struct Held {
     std::string rest;

@@ -2,37 +2,25 @@
 
 #include <algorithm>
 
-#include "server/history/score_groups.h"
-
 namespace scalewatch::history {
 
-OlderScores::OlderScores(OlderReading& older, const Catalog& catalog, ReportReader& reader, StoredRecords& stored, By::By by)
-    : older_(older), catalog_(catalog), reader_(reader), merged_(catalog, stored), by_(by) {
+namespace {
+
+constexpr std::size_t kMostPlaces = 256;  // that a question names
+
+}  // namespace
+
+OlderScores::OlderScores(OlderReading& older, const Catalog& catalog, ReportReader& reader, StoredRecords& stored, By::By by,
+                         std::vector<Interval> wide)
+    : older_(older), catalog_(catalog), reader_(reader), merged_(catalog, stored), by_(by), wide_(std::move(wide)) {
   for (std::uint32_t i = 0; i < catalog.tensors.size(); ++i) {
     const auto& info = catalog.tensors[i].info;
     positions_.emplace(older.history().key_of(info.name(), info.role()), i);
   }
 }
 
-OlderScores::Split OlderScores::split(const std::vector<Interval>& attempts) const {
-  Split out;
-  for (const Interval& piece : attempts) {
-    if (adds(by_)) {
-      out.whole.push_back(piece);
-      continue;
-    }
-    std::uint64_t first = group_of(piece.first);
-    if (group_begin(first) < piece.first) ++first;
-    const std::uint64_t end = group_of(piece.last) + (group_end(group_of(piece.last)) > piece.last ? 0 : 1);  // exclusive
-    if (first >= end) {
-      out.edges.push_back(piece);
-      continue;
-    }
-    const Interval whole{group_begin(first), group_end(end - 1)};
-    out.whole.push_back(whole);
-    for (const Interval& edge : without(piece, {whole})) out.edges.push_back(edge);
-  }
-  return out;
+GroupSplit OlderScores::split(const std::vector<Interval>& attempts) const {
+  return adds(by_) ? GroupSplit{attempts, {}} : split_groups(attempts);
 }
 
 OlderHistory::Tensors OlderScores::named(std::span<const std::uint32_t> tensors) const {
@@ -43,11 +31,13 @@ OlderHistory::Tensors OlderScores::named(std::span<const std::uint32_t> tensors)
 }
 
 std::vector<OlderScores::Cell> OlderScores::read(const std::vector<Interval>& attempts, std::span<const std::uint32_t> tensors,
-                                                 std::uint64_t first, std::uint64_t width) {
+                                                 std::uint64_t first, std::uint64_t width, const std::vector<Interval>& each) {
   std::vector<Cell> cells;
   if (attempts.empty()) return cells;
   OlderRange range = older_.range(attempts.front().first, attempts.back().last);
   range.within = attempts;
+  range.wide = wide_;
+  range.each = each;
   for (const auto& score : older_.history().scores(range, by_, named(tensors), first, width)) {
     const auto found = positions_.find(score.tensor);
     if (found != positions_.end()) cells.push_back({found->second, score.cell, score.score});
@@ -55,11 +45,9 @@ std::vector<OlderScores::Cell> OlderScores::read(const std::vector<Interval>& at
   return cells;
 }
 
-bool OlderScores::read_records(const ReportRange& range, std::vector<Interval> attempts, std::span<const std::uint32_t> tensors,
-                               const TakeRecord& take) {
-  attempts = joined(std::move(attempts));
-  const ReportRange part{range.run, range.segment, attempts.front().first, attempts.back().last, {}};
-  older_.only(named(tensors), std::move(attempts), true);
+bool OlderScores::read_records(const ReportRange& range, const Places& places, const TakeRecord& take) {
+  const ReportRange part{range.run, range.segment, places.attempts.front().first, places.attempts.back().last, {}};
+  older_.only(named(places.tensors), places.attempts, true, places.each);
   std::uint64_t attempt = 0;
   const auto close = [&] {
     for (const auto tensor : merged_.present()) take(tensor, attempt, merged_.of(tensor).total());
@@ -82,7 +70,7 @@ bool OlderScores::lead(const ReportRange& range, const std::vector<Interval>& at
     }
     return true;
   }
-  const Split parts = split(attempts);
+  const GroupSplit parts = split(attempts);
   constexpr double kNone = ScoreBound::kNone;
   std::vector<double> known(catalog_.tensors.size(), kNone);  // of whole groups, and of edges that were read
   std::vector<double> edges(catalog_.tensors.size(), kNone);  // at least what unread edges have
@@ -114,7 +102,15 @@ bool OlderScores::lead(const ReportRange& range, const std::vector<Interval>& at
     });
     if (open.empty()) break;
     for (const auto tensor : open) edges[tensor] = kNone;
-    if (!read_records(range, parts.edges, open, take)) return false;
+    Places at_edges{open, {}, joined(parts.edges)};
+    if (open.size() * parts.edges.size() <= kMostPlaces) {
+      at_edges.tensors.clear();
+      for (const auto tensor : open) {
+        at_edges.tensors.insert(at_edges.tensors.end(), parts.edges.size(), tensor);
+        at_edges.each.insert(at_edges.each.end(), parts.edges.begin(), parts.edges.end());
+      }
+    }
+    if (!read_records(range, at_edges, take)) return false;
     std::erase_if(order, [&](auto tensor) { return most(tensor) == kNone; });
   }
   const bool whole = !lead.records || read_best(range, attempts, first, lead.record);
@@ -122,24 +118,46 @@ bool OlderScores::lead(const ReportRange& range, const std::vector<Interval>& at
   return whole;
 }
 
-bool OlderScores::read_best(const ReportRange& range, const std::vector<Interval>& attempts,
-                            std::span<const std::uint32_t> tensors, const TakeRecord& take) {
-  const auto whole = split(attempts).whole;
-  if (tensors.empty() || whole.empty()) return true;
-  // Of equal ones the newest leads.
+OlderScores::Places OlderScores::places_of(std::vector<std::uint32_t> tensors, std::vector<Interval> each) {
+  Places places{std::move(tensors), {}, joined(each)};
+  if (each.size() <= kMostPlaces) places.each = std::move(each);
+  return places;
+}
+
+OlderScores::Places OlderScores::best_places(const Places& in, std::uint64_t width) {
   std::unordered_map<std::uint32_t, Cell> best;
-  const std::uint64_t width = adds(by_) ? 1 : kGroupAttempts;
-  for (const auto& cell : read(whole, tensors, 0, width)) {
+  for (const auto& cell : read(in.attempts, in.tensors, 0, width, in.each)) {
     const auto [found, is_new] = best.try_emplace(cell.tensor, cell);
     Cell& now = found->second;
     if (!is_new && (cell.score > now.score || (cell.score == now.score && cell.cell > now.cell))) now = cell;
   }
-  std::vector<Interval> cells;
+  std::vector<std::uint32_t> tensors;
+  std::vector<Interval> each;
   for (const auto& [tensor, cell] : best) {
-    const std::uint64_t begin = cell.cell * width + (adds(by_) || cell.cell == 0 ? 0 : 1);
-    cells.push_back({std::max(begin, whole.front().first), cell.cell * width + (adds(by_) ? 0 : kGroupAttempts)});
+    const std::uint64_t begin = cell.cell * width;
+    Interval attempts{begin, begin};
+    // Of groups the first attempt decides.
+    if (width > 1) attempts = {cell.cell == 0 ? 0 : begin + 1, begin + width};
+    for (const Interval& part : common(in.attempts, {attempts})) {
+      tensors.push_back(tensor);
+      each.push_back(part);
+    }
   }
-  return cells.empty() || read_records(range, std::move(cells), tensors, take);
+  return places_of(std::move(tensors), std::move(each));
+}
+
+bool OlderScores::read_best(const ReportRange& range, const std::vector<Interval>& attempts,
+                            std::span<const std::uint32_t> tensors, const TakeRecord& take) {
+  Places places{{tensors.begin(), tensors.end()}, {}, split(attempts).whole};
+  // First among hundreds, then among the tens of these alone.
+  std::vector<std::uint64_t> widths{kGroupAttempts};
+  if (adds(by_)) widths = {1};
+  if (!adds(by_) && !wide_.empty()) widths = {kWideAttempts, kGroupAttempts};
+  for (const std::uint64_t width : widths) {
+    if (places.tensors.empty() || places.attempts.empty()) return true;
+    places = best_places(places, width);
+  }
+  return places.attempts.empty() || read_records(range, places, take);
 }
 
 }  // namespace scalewatch::history

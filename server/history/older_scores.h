@@ -10,29 +10,29 @@
 
 #include "server/history/attempt_records.h"
 #include "server/history/older_reading.h"
+#include "server/history/score_groups.h"
 
 namespace scalewatch::history {
 
 class OlderScores {
  public:
   // Reads through `reader`, which is of the segment that `older` is of.
-  OlderScores(OlderReading& older, const Catalog& catalog, ReportReader& reader, StoredRecords& stored, By::By by);
+  // `wide`: attempts whose scores are there by hundreds too.
+  OlderScores(OlderReading& older, const Catalog& catalog, ReportReader& reader, StoredRecords& stored, By::By by,
+              std::vector<Interval> wide);
 
   // What of `attempts` is whole groups, and what is not. Where scores are added all is whole.
-  struct Split {
-    std::vector<Interval> whole;
-    std::vector<Interval> edges;
-  };
-  [[nodiscard]] Split split(const std::vector<Interval>& attempts) const;
+  [[nodiscard]] GroupSplit split(const std::vector<Interval>& attempts) const;
 
-  // Scores of `attempts`, whole ones, in cells as OlderHistory::scores() has them. `tensors` in the catalog; empty: all.
+  // Scores of `attempts`, whole ones, in cells as OlderHistory::scores() has them, a cell maybe in parts. `tensors` in the
+  // catalog; empty: all. `each`: see OlderRange.
   struct Cell {
     std::uint32_t tensor = 0;
     std::uint64_t cell = 0;
     double score = 0;
   };
   std::vector<Cell> read(const std::vector<Interval>& attempts, std::span<const std::uint32_t> tensors, std::uint64_t first,
-                         std::uint64_t width);
+                         std::uint64_t width, const std::vector<Interval>& each = {});
 
   using TakeRecord = std::function<void(std::uint32_t tensor, std::uint64_t attempt, const Measured&)>;
   struct Lead {
@@ -51,9 +51,17 @@ class OlderScores {
                  const TakeRecord& take);
 
  private:
-  // Records of these tensors in `attempts`, merged. False when the time did not last.
-  bool read_records(const ReportRange& range, std::vector<Interval> attempts, std::span<const std::uint32_t> tensors,
-                    const TakeRecord& take);
+  // Some attempts of each of some tensors.
+  struct Places {
+    std::vector<std::uint32_t> tensors;
+    std::vector<Interval> each;  // of the tensor in the same place; empty, for a question has an end: all of `attempts`
+    std::vector<Interval> attempts;
+  };
+  static Places places_of(std::vector<std::uint32_t> tensors, std::vector<Interval> each);
+  // Records there, merged. False when the time did not last.
+  bool read_records(const ReportRange& range, const Places& places, const TakeRecord& take);
+  // Where each of the tensors has its largest score: the newest such cell of `width` attempts.
+  Places best_places(const Places& in, std::uint64_t width);
   [[nodiscard]] OlderHistory::Tensors named(std::span<const std::uint32_t> tensors) const;
 
   OlderReading& older_;
@@ -61,6 +69,7 @@ class OlderScores {
   ReportReader& reader_;
   AttemptRecords merged_;
   const By::By by_;
+  const std::vector<Interval> wide_;
   std::unordered_map<std::uint64_t, std::uint32_t> positions_;  // in the catalog, by key
 };
 

@@ -113,6 +113,24 @@ void fill(const Columns& columns, Need need, std::vector<GroupScores>& groups) {
 
 }  // namespace
 
+GroupSplit split_groups(const std::vector<Interval>& attempts, std::uint64_t width) {
+  GroupSplit out;
+  for (const Interval& piece : attempts) {
+    std::uint64_t first = group_of(piece.first, width);
+    if (group_begin(first, width) < piece.first) ++first;
+    const std::uint64_t last = group_of(piece.last, width);
+    const std::uint64_t end = group_end(last, width) > piece.last ? last : last + 1;  // exclusive
+    if (first >= end) {
+      out.edges.push_back(piece);
+      continue;
+    }
+    const Interval whole{group_begin(first, width), group_end(end - 1, width)};
+    out.whole.push_back(whole);
+    for (const Interval& edge : without(piece, {whole})) out.edges.push_back(edge);
+  }
+  return out;
+}
+
 std::vector<std::uint64_t> groups_of(std::span<const std::uint64_t> attempts) {
   std::vector<std::uint64_t> groups;
   for (const std::uint64_t attempt : attempts) {

@@ -12,22 +12,33 @@
 #include <string_view>
 #include <vector>
 
+#include "server/history/intervals.h"
 #include "server/history/scores.h"
 
 namespace scalewatch::history {
 
 inline constexpr std::uint64_t kGroupAttempts = 10;
 
+// What a shared history takes together besides.
+inline constexpr std::uint64_t kWideAttempts = 10 * kGroupAttempts;
+
 // Attempts 1 to 10 are group 1.
-constexpr std::uint64_t group_of(std::uint64_t attempt) {
-  return attempt / kGroupAttempts + (attempt % kGroupAttempts != 0 ? 1 : 0);
+constexpr std::uint64_t group_of(std::uint64_t attempt, std::uint64_t width = kGroupAttempts) {
+  return attempt / width + (attempt % width != 0 ? 1 : 0);
 }
-constexpr std::uint64_t group_begin(std::uint64_t group) {
-  return group == 0 ? 0 : (group - 1) * kGroupAttempts + 1;
+constexpr std::uint64_t group_begin(std::uint64_t group, std::uint64_t width = kGroupAttempts) {
+  return group == 0 ? 0 : (group - 1) * width + 1;
 }
-constexpr std::uint64_t group_end(std::uint64_t group) {  // inclusive
-  return group * kGroupAttempts;
+constexpr std::uint64_t group_end(std::uint64_t group, std::uint64_t width = kGroupAttempts) {  // inclusive
+  return group * width;
 }
+
+// What of attempts is whole groups, and what is not.
+struct GroupSplit {
+  std::vector<Interval> whole;
+  std::vector<Interval> edges;
+};
+GroupSplit split_groups(const std::vector<Interval>& attempts, std::uint64_t width = kGroupAttempts);
 
 // The groups of a stretch with these attempts, rising.
 std::vector<std::uint64_t> groups_of(std::span<const std::uint64_t> attempts);

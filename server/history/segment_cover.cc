@@ -30,7 +30,9 @@ SegmentCover cover(Reading& reading, const Catalog& catalog, const ReportRange& 
   if (OlderReading* const older = reading.older(asked.run, asked.segment)) {
     if (const auto part = older->part(asked)) {
       reading.pause();
-      cover.merged = older->unscored(*part);
+      OlderCover older_cover = older->cover(*part);
+      cover.merged = std::move(older_cover.unscored);
+      cover.wide = std::move(older_cover.wide);
       cover.scored = without({part->first, part->last}, cover.merged);
       if (part->last == asked.last) return cover;
       range.first = part->last + 1;

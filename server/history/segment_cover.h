@@ -19,6 +19,7 @@ struct SegmentCover {
   std::vector<Stretch> stretches;  // with records
   std::vector<Interval> merged;    // joined
   std::vector<Interval> scored;    // of what the shared history alone has, what its scores tell; the rest of it is merged
+  std::vector<Interval> wide;      // of these, what is there by hundreds too
 };
 
 SegmentCover cover(Reading& reading, const Catalog& catalog, const ReportRange& range);

@@ -6,8 +6,8 @@
 
 #include "server/engine/input_codec.h"
 #include "server/history/clickhouse/keys.h"
+#include "server/history/clickhouse/log_cover.h"
 #include "server/history/clickhouse/score_rows.h"
-#include "server/history/clickhouse/shared.h"
 #include "server/history/clickhouse/tables.h"
 #include "server/history/record_reader.h"
 
@@ -119,7 +119,7 @@ void Batch::add_report(const engine::ReportRow& row) {
     ++unreadable_;
   }
   add_row(reports, run_, row.segment, row.attempt, row.rank, stream, row.seq, part.term, row.pos, day, row.step, row.time_ms,
-          static_cast<std::uint8_t>(row.retrospective), row.loss, row.lr, row.grad_norm, count, rest);
+          static_cast<std::uint8_t>(row.retrospective), row.loss, row.lr, row.grad_norm, count, rest, std::uint8_t{1});
   if (row.retrospective) return;
   for (const auto& scaler : row.scalers) {
     add_row(scalers, run_, row.segment, scaler.scaler, row.attempt, row.rank, row.pos, day, row.step, row.time_ms,

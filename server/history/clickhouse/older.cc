@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "server/history/clickhouse/keys.h"
+#include "server/history/clickhouse/log_cover.h"
 #include "server/history/clickhouse/native.h"
 #include "server/history/clickhouse/older_sql.h"
-#include "server/history/clickhouse/shared.h"
 
 namespace scalewatch::clickhouse {
 
@@ -43,7 +43,9 @@ std::optional<std::pair<std::uint64_t, std::uint64_t>> Older::bounds(const histo
   return std::pair{first, row.u64()};
 }
 
-std::vector<history::OlderReport> Older::reports(const history::OlderRange& range, std::size_t limit) {
+std::vector<history::OlderReport> Older::reports(const history::OlderRange& asked, std::size_t limit) {
+  history::OlderRange range = asked;
+  range.each.clear();
   const std::string answer = query(
       "SELECT rank, stream, seq, pos, attempt, step, time_ms, retrospective, loss, lr, grad_norm, rest FROM (SELECT * FROM "
       "reports "
@@ -74,7 +76,8 @@ std::vector<history::OlderRecord> Older::records(const history::OlderRange& rang
       "SELECT rank, stream, seq, attempt, id, retrospective, numel, nans, pos_inf, neg_inf, zero, subnormal, flushed, over, "
       "min, max, "
       "absmin_nonzero, sum, sum_sq, measured_under_scale, target, micro_batches, first_bad_micro FROM records WHERE " +
-      where(range) + are_named(tensors) + " ORDER BY attempt, rank, retrospective, stream, seq, id" + limited(limit));
+      where(range) + are_named(range, tensors, "attempt", [](auto attempt) { return attempt; }) +
+      " ORDER BY attempt, rank, retrospective, stream, seq, id" + limited(limit));
   constexpr std::size_t kRowBytes = 4 + 8 + 8 + 8 + 4 + 1 + 8 * 8 + 3 * 4 + 3 * 8 + 1 + 4 + 4;
   std::vector<history::OlderRecord> records;
   records.reserve(answer.size() / kRowBytes);

@@ -1,6 +1,7 @@
 // Old attempts out of ClickHouse, for the history's answers.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -25,7 +26,7 @@ class Older final : public history::OlderHistory {
                           const history::AttemptGrid& grid) override;
   std::vector<history::StoredScaler> scaler(const history::OlderRange& range, std::uint32_t scaler, std::size_t limit) override;
   std::vector<std::uint32_t> scaler_numbers(const std::string& run_uid, std::uint32_t segment) override;
-  std::vector<history::Interval> unscored(const history::OlderRange& range) override;
+  history::OlderCover cover(const history::OlderRange& range) override;
   std::vector<history::OlderScore> scores(const history::OlderRange& range, history::By::By by, const Tensors& tensors,
                                           std::uint64_t first, std::uint64_t width) override;
   [[nodiscard]] std::uint64_t key_of(const std::string& name, int role) const override;
@@ -33,6 +34,10 @@ class Older final : public history::OlderHistory {
 
  private:
   std::string query(const std::string& sql);
+  // Scores of groups of `width` attempts, in cells that `cell_of` makes of a group's first attempt.
+  void read_scores(const history::OlderRange& range, history::By::By by, const Tensors& tensors,
+                   const std::vector<history::Interval>& groups, std::uint64_t width, bool one_cell,
+                   const std::function<std::string(const std::string&)>& cell_of, std::vector<history::OlderScore>& scores);
   // A condition: the entry of the run's log is of the owner whose it was to make it.
   std::string counts(const std::string& run_uid);
 

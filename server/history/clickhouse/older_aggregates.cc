@@ -135,16 +135,17 @@ history::OlderSums Older::sums(const history::OlderRange& range, const Tensors::
 }
 
 // As the store's own cover (segment_cover.h): streams with records side by side, a rank that started again, retrospective ones.
-std::vector<history::Interval> Older::unscored(const history::OlderRange& range) {
+history::OlderCover Older::cover(const history::OlderRange& range) {
   constexpr std::size_t kMostCuts = 500;
-  enum Kind : std::uint8_t { kNone, kRecords, kBefore };
+  enum Kind : std::uint8_t { kNone, kNarrow, kBefore, kWide };
   const std::string answer =
       query("SELECT rank, stream, kind, min(attempt), max(attempt) FROM (SELECT rank, stream, attempt, multiIf(records = " +
-            std::to_string(kUnscored) + ", 2, records > 0, 1, 0) AS kind FROM reports WHERE " + where(range) +
-            " AND retrospective = 0) GROUP BY rank, stream, kind ORDER BY rank, stream, kind");
+            std::to_string(kUnscored) + ", 2, records = 0, 0, wide_scores > 0, 3, 1) AS kind FROM reports WHERE " +
+            where(range) + " AND retrospective = 0) GROUP BY rank, stream, kind ORDER BY rank, stream, kind");
   std::vector<history::StreamInterval> with_records;
   std::map<std::uint32_t, std::vector<history::StreamInterval>> by_rank;
   std::vector<history::Interval> cuts;
+  std::vector<history::Interval> narrow;
   std::map<std::pair<std::uint32_t, std::uint64_t>, std::int64_t> numbers;  // of streams
   for (RowReader rows(answer); !rows.done();) {
     const std::uint32_t rank = rows.u32();
@@ -156,6 +157,7 @@ std::vector<history::Interval> Older::unscored(const history::OlderRange& range)
     by_rank[rank].push_back(part);
     if (kind != kNone) with_records.push_back(part);
     if (kind == kBefore) cuts.push_back(part.attempts);
+    if (kind == kNarrow) narrow.push_back(part.attempts);
   }
   const auto take = [&](std::vector<history::Interval> found) { cuts.insert(cuts.end(), found.begin(), found.end()); };
   take(history::overlaps(std::move(with_records)));
@@ -167,8 +169,11 @@ std::vector<history::Interval> Older::unscored(const history::OlderRange& range)
     cuts.push_back({attempt, attempt});
   }
   cuts = history::joined(std::move(cuts));
-  if (cuts.size() >= kMostCuts) return {{range.first, range.last}};
-  return cuts;
+  if (cuts.size() >= kMostCuts) return {{{range.first, range.last}}, {}};
+  history::OlderCover cover{std::move(cuts), {}};
+  narrow.insert(narrow.end(), cover.unscored.begin(), cover.unscored.end());
+  cover.wide = history::without({range.first, range.last}, history::joined(std::move(narrow)));
+  return cover;
 }
 
 std::vector<history::OlderScore> Older::scores(const history::OlderRange& range, history::By::By by, const Tensors& tensors,
@@ -180,11 +185,11 @@ std::vector<history::OlderScore> Older::scores(const history::OlderRange& range,
   std::vector<history::OlderScore> scores;
   if (history::adds(by)) {
     // Each once, however often it was sent.
-    const std::string answer =
-        query("SELECT tensor, toUInt64(" + cell_of("attempt") +
-              ") AS cell, sum(one) FROM (SELECT tensor, attempt, any(bad) AS one FROM "
-              "non_finite WHERE " +
-              where(range) + are_named(tensors) + " GROUP BY tensor, attempt, rank, stream, seq, id) GROUP BY tensor, cell");
+    const std::string answer = query("SELECT tensor, toUInt64(" + cell_of("attempt") +
+                                     ") AS cell, sum(one) FROM (SELECT tensor, attempt, any(bad) AS one FROM "
+                                     "non_finite WHERE " +
+                                     where(range) + are_named(range, tensors, "attempt", [](auto attempt) { return attempt; }) +
+                                     " GROUP BY tensor, attempt, rank, stream, seq, id) GROUP BY tensor, cell");
     for (RowReader rows(answer); !rows.done();) {
       const std::uint64_t tensor = rows.u64();
       const std::uint64_t cell = rows.u64();
@@ -192,24 +197,44 @@ std::vector<history::OlderScore> Older::scores(const history::OlderRange& range,
     }
     return scores;
   }
+  // Hundreds that lie in one cell, and tens of what is left.
+  std::vector<history::Interval> hundreds;
+  if (width % history::kWideAttempts == 0 && (width == 0 || first % history::kWideAttempts <= 1)) {
+    hundreds = history::split_groups(history::common(range.within, range.wide), history::kWideAttempts).whole;
+  }
+  std::vector<history::Interval> tens;
+  for (const auto& piece : range.within) {
+    for (const auto& part : history::without(piece, hundreds)) tens.push_back(part);
+  }
+  read_scores(range, by, tensors, tens, history::kGroupAttempts, width == 0, cell_of, scores);
+  read_scores(range, by, tensors, hundreds, history::kWideAttempts, width == 0, cell_of, scores);
+  return scores;
+}
+
+// Millions of rows are grouped, by one number where all go into one cell: that takes half of the time. Tensors that differ in
+// the three bits alone that the target is put over would be one; their numbers are hashes.
+void Older::read_scores(const history::OlderRange& range, history::By::By by, const Tensors& tensors,
+                        const std::vector<history::Interval>& groups, std::uint64_t width, bool one_cell,
+                        const std::function<std::string(const std::string&)>& cell_of,
+                        std::vector<history::OlderScore>& scores) {
+  if (groups.empty()) return;
   const Stat stat = stat_of(by);
-  // Millions of rows are grouped, by one number where all go into one cell: that takes half of the time. Tensors that differ in
-  // the three bits alone that the target is put over would be one; their numbers are hashes.
-  const std::string key = "bitXor(tensor, bitShiftLeft(toUInt64(target), 61))";
-  // A group's first attempt decides its cell.
-  const std::string cell = cell_of("(greatest(grp * " + std::to_string(history::kGroupAttempts) + ", 9) - 9)");
+  const std::string last = std::to_string(width);
+  const std::string offset = std::to_string(width - 1);
+  const auto number = [&](std::uint64_t attempt) { return history::group_of(attempt, width); };
+  const std::string cell = cell_of("(greatest(grp * " + last + ", " + offset + ") - " + offset + ")");
   const std::string answer =
-      query("SELECT " + key + " AS tensor_of_target, any(target), " + (width == 0 ? cell : "toUInt64(" + cell + ") AS cell") +
-            ", max(score) FROM scores WHERE " + segment_is(range) + " AND stat = " + std::to_string(static_cast<int>(stat)) +
-            " AND " + in_any("grp", range.within, [](auto attempt) { return history::group_of(attempt); }) +
-            are_named(tensors) + " GROUP BY tensor_of_target" + (width == 0 ? "" : ", cell"));
+      query("SELECT bitXor(tensor, bitShiftLeft(toUInt64(target), 61)) AS tensor_of_target, any(target), " +
+            (one_cell ? cell : "toUInt64(" + cell + ") AS cell") + ", max(score) FROM scores WHERE " + segment_is(range) +
+            " AND stat = " + std::to_string(stored_as(stat, width)) +
+            (range.each.empty() ? " AND " + in_any("grp", groups, number) : "") + are_named(range, tensors, "grp", number) +
+            " GROUP BY tensor_of_target" + (one_cell ? "" : ", cell"));
   for (RowReader rows(answer); !rows.done();) {
     const std::uint64_t both = rows.u64();
     const auto target = rows.get<std::uint8_t>();
     const std::uint64_t in_cell = rows.u64();
     scores.push_back({both ^ std::uint64_t{target} << 61U, in_cell, score_of(stat, target, rows.u64())});
   }
-  return scores;
 }
 
 }  // namespace scalewatch::clickhouse

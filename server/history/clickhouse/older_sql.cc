@@ -12,13 +12,18 @@ std::string where(const history::OlderRange& range) {
   std::string out =
       segment_is(range) + " AND attempt >= " + std::to_string(range.first) + " AND attempt <= " + std::to_string(range.last);
   if (range.rank) out += " AND rank = " + std::to_string(*range.rank);
-  if (!range.within.empty()) out += " AND " + in_any("attempt", range.within, [](auto attempt) { return attempt; });
+  if (!range.within.empty() && range.each.empty())
+    out += " AND " + in_any("attempt", range.within, [](auto attempt) { return attempt; });
   return out;
+}
+
+std::string tensor_number(const history::OlderHistory::Tensors::value_type& tensor) {
+  return std::to_string(tensor_key(tensor.first, tensor.second));
 }
 
 std::string are_named(const history::OlderHistory::Tensors& tensors) {
   std::string named;
-  for (const auto& [name, role] : tensors) named += (named.empty() ? "" : ",") + std::to_string(tensor_key(name, role));
+  for (const auto& tensor : tensors) named += (named.empty() ? "" : ",") + tensor_number(tensor);
   return named.empty() ? "" : " AND tensor IN (" + named + ")";
 }
 

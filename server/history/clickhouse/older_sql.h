@@ -10,10 +10,12 @@
 namespace scalewatch::clickhouse {
 
 std::string segment_is(const history::OlderRange& range);
-// All of the range but with_records.
+// All of the range but with_records and each, which stands for `within` where it is.
 std::string where(const history::OlderRange& range);
 // " AND tensor IN (...)"; nothing for none.
 std::string are_named(const history::OlderHistory::Tensors& tensors);
+// As SQL has its key.
+std::string tensor_number(const history::OlderHistory::Tensors::value_type& tensor);
 std::string limited(std::size_t limit);
 
 // `column` lies in one of the intervals. `of`: gives an interval's ends in that column.
@@ -25,6 +27,22 @@ std::string in_any(const char* column, const std::vector<history::Interval>& int
            std::to_string(of(interval.last));
   }
   return "(" + any + ")";
+}
+
+// " AND ...": the range's tensors, each in its own attempts where it says so. Pairs are looked up: conditions on each would be
+// compared one by one with every row that is read. `column`, `of`: as above.
+template <class Of>
+std::string are_named(const history::OlderRange& range, const history::OlderHistory::Tensors& tensors, const char* column,
+                      const Of& of) {
+  if (range.each.empty()) return are_named(tensors);
+  std::string pairs;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const std::uint64_t last = of(range.each.at(i).last);
+    for (std::uint64_t at = of(range.each[i].first); at <= last; ++at) {
+      pairs += (pairs.empty() ? "(" : ",(") + tensor_number(tensors[i]) + "," + std::to_string(at) + ")";
+    }
+  }
+  return std::string(" AND (tensor, ") + column + ") IN (" + pairs + ")";
 }
 
 }  // namespace scalewatch::clickhouse

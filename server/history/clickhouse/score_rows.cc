@@ -24,6 +24,11 @@ Stat stat_of(history::By::By by) {
   }
 }
 
+int stored_as(Stat stat, std::uint64_t width) {
+  constexpr int kStats = static_cast<int>(Stat::kUnderflow);
+  return static_cast<int>(stat) + (width == history::kWideAttempts ? kStats : 0);
+}
+
 double score_of(Stat stat, std::uint8_t target, std::uint64_t stored) {
   const auto value = std::bit_cast<double>(stored);
   switch (stat) {
@@ -63,24 +68,54 @@ void ScoreRows::add(std::uint64_t run, std::uint32_t segment, std::uint64_t tens
   take(Stat::kUnderflow, history::underflow_of(measured));
 }
 
-void ScoreRows::take(Block& scores) {
-  const auto place = [](const Group& group) { return std::tie(group.run, group.segment, group.group); };
-  const auto is_before = [&](const Group& a, const Group& b) { return place(a) < place(b); };
-  std::stable_sort(groups_.begin(), groups_.end(), is_before);
-  for (auto begin = groups_.begin(); begin != groups_.end();) {
-    const auto end = std::find_if(
-        begin, groups_.end(), [&](const Group& group) { return group.run != begin->run || group.segment != begin->segment; });
-    for (std::uint8_t stat = 1; stat <= std::size(begin->stats); ++stat) {
-      for (auto group = begin; group != end; ++group) {
-        const double value = group->stats[stat - 1];
-        if (value < 0) continue;
-        // Zero may have a sign, which no order of bits bears.
-        const std::uint64_t bits = value == 0 ? 0 : std::bit_cast<std::uint64_t>(value);
-        const std::uint8_t target = stat == static_cast<std::uint8_t>(Stat::kPeak) ? group->target : std::uint8_t{0};
-        add_row(scores, group->run, group->segment, stat, group->group, group->tensor, target, group->day, bits);
-      }
+std::vector<ScoreRows::Group> ScoreRows::wider(const std::vector<Group>& tens) {
+  std::vector<Group> hundreds;
+  for (Group group : tens) {
+    group.group = history::group_of(group.group, history::kWideAttempts / history::kGroupAttempts);
+    const auto same = [&](const Group& other) {
+      return other.tensor == group.tensor && other.group == group.group && other.target == group.target &&
+             other.segment == group.segment && other.run == group.run && other.day == group.day;
+    };
+    if (hundreds.empty() || !same(hundreds.back())) {
+      hundreds.push_back(group);
+      continue;
     }
+    auto& most = hundreds.back().stats;
+    for (int stat = 0; stat < kStats; ++stat) most[stat] = std::max(most[stat], group.stats[stat]);
+  }
+  return hundreds;
+}
+
+void ScoreRows::put(std::span<const Group> groups, int first, Block& scores) {
+  for (int stat = 0; stat < kStats; ++stat) {
+    const bool by_target = stat + 1 == static_cast<int>(Stat::kPeak);
+    for (const Group& group : groups) {
+      const double value = group.stats[stat];
+      if (value < 0) continue;
+      // Zero may have a sign, which no order of bits bears.
+      const std::uint64_t bits = value == 0 ? 0 : std::bit_cast<std::uint64_t>(value);
+      add_row(scores, group.run, group.segment, static_cast<std::uint8_t>(first + stat), group.group, group.tensor,
+              by_target ? group.target : std::uint8_t{0}, group.day, bits);
+    }
+  }
+}
+
+void ScoreRows::take(Block& scores) {
+  std::vector<Group> hundreds = wider(groups_);
+  const auto segment = [](const Group& group) { return std::tie(group.run, group.segment); };
+  const auto is_before = [&](const Group& a, const Group& b) {
+    return std::tuple(segment(a), a.group) < std::tuple(segment(b), b.group);
+  };
+  for (auto* groups : {&groups_, &hundreds}) std::stable_sort(groups->begin(), groups->end(), is_before);
+  auto hundred = hundreds.begin();
+  for (auto begin = groups_.begin(); begin != groups_.end();) {
+    const auto is_other = [&](const Group& group) { return segment(group) != segment(*begin); };
+    const auto end = std::find_if(begin, groups_.end(), is_other);
+    const auto hundreds_end = std::find_if(hundred, hundreds.end(), is_other);
+    put({begin, end}, 1, scores);
+    put({hundred, hundreds_end}, stored_as(Stat{1}, history::kWideAttempts), scores);
     begin = end;
+    hundred = hundreds_end;
   }
   groups_.clear();
 }

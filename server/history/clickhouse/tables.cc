@@ -16,7 +16,8 @@ namespace scalewatch::clickhouse {
 namespace {
 
 // Runs are numbers: run_uid is 16 hexadecimal digits. Streams are the first 8 bytes of an incarnation, tensors a hash of role
-// and name (keys.h). `term` is that of the owner's claim, 0 where servers claim nothing.
+// and name (keys.h). `term` is that of the owner's claim, 0 where servers claim nothing. What is asked for in few rows has
+// small granules: a payload of a wide model has a quarter of a megabyte, of which 8192 would be read for one.
 const std::vector<Table>& all_tables() {
   static const std::vector<Table> kTables = {
       {"schema_version", "version UInt32, made_ms Int64", "version", "", "", "version"},
@@ -42,10 +43,10 @@ const std::vector<Table>& all_tables() {
       {"reports",
        "run UInt64, segment UInt32, attempt UInt64, rank UInt32, stream UInt64, seq UInt64, term UInt64, pos UInt64, day Date, "
        "step Int64, time_ms Int64, retrospective UInt8, loss Nullable(Float64), lr Nullable(Float64), "
-       "grad_norm Nullable(Float64), records UInt32, rest String",
+       "grad_norm Nullable(Float64), records UInt32, rest String, wide_scores UInt8",
        "run, segment, attempt, rank, stream, seq", "term", "toYYYYMM(day)", "run"},
       {"scores", "run UInt64, segment UInt32, stat UInt8, grp UInt64, tensor UInt64, target UInt8, day Date, score UInt64",
-       "run, segment, stat, grp, tensor, target", "score", "toYYYYMM(day)", "cityHash64(run, tensor)"},
+       "run, segment, stat, grp, tensor, target", "score", "toYYYYMM(day)", "cityHash64(run, tensor)", 1024},
       {"non_finite",
        "run UInt64, segment UInt32, attempt UInt64, tensor UInt64, rank UInt32, stream UInt64, seq UInt64, id UInt32, day "
        "Date, "
@@ -60,7 +61,7 @@ const std::vector<Table>& all_tables() {
       {"payloads",
        "run UInt64, pos UInt64, term UInt64, day Date, rank UInt32, stream UInt64, seq UInt64, segment UInt32, attempt UInt64, "
        "time_ms Int64, payload String",
-       "run, pos, term", "", "day", "run"},
+       "run, pos, term", "", "day", "run", 64},
       {"snapshots", "run UInt64, version UInt64, pos UInt64, needs_pos UInt64, state String", "run", "version", "", "run"},
       {"alerts",
        "run UInt64, id String, term UInt64, changed_ms Int64, run_uid String, rule String, severity Int32, state Int32, "
@@ -122,6 +123,10 @@ std::string engine_for(const Table& table, const Options& options) {
   return out + " ORDER BY (" + table.order + ")";
 }
 
+std::string granule_of(const Table& table) {
+  return table.granule == 0 ? "" : " SETTINGS index_granularity = " + std::to_string(table.granule);
+}
+
 // As it is on each host.
 std::string local_name(const std::string& table, const Options& options) {
   return options.sharded() ? table + "_local" : table;
@@ -131,8 +136,15 @@ void make_tables(Connection& connection, const Options& options, std::size_t hos
   connection.execute_at(host, "CREATE DATABASE IF NOT EXISTS " + options.database, false);
   const Abilities can = abilities(connection);
   for (const Table& table : all_tables()) {
-    connection.execute_at(host, "CREATE TABLE IF NOT EXISTS " + local_name(table.name, options) + " (" +
-                                    columns_for(table, can) + ") ENGINE = " + engine_for(table, options));
+    const std::string make = "CREATE TABLE IF NOT EXISTS " + local_name(table.name, options) + " (" + columns_for(table, can) +
+                             ") ENGINE = " + engine_for(table, options);
+    try {
+      connection.execute_at(host, make + granule_of(table));
+    } catch (const engine::StoreError&) {
+      // Another replica may have made it before there were such.
+      if (!options.replicated() || table.granule == 0) throw;
+      connection.execute_at(host, make);
+    }
     if (!options.sharded()) continue;
     connection.execute_at(host, "CREATE TABLE IF NOT EXISTS " + table.name + " (" + columns_for(table, {}) +
                                     ") ENGINE = Distributed(" + options.cluster + ", " + options.database + ", " + table.name +
@@ -190,6 +202,8 @@ const std::vector<Migration>& migrations() {
   static const std::vector<Migration> kSteps = {
       // What is there from before there were scores has none, and says so.
       {2, {{"reports", "records UInt32 DEFAULT " + std::to_string(kUnscored)}, {"alerts", "term UInt64", "run, id, term"}}},
+      // Nor has it scores by hundreds.
+      {3, {{"reports", "wide_scores UInt8"}}},
   };
   return kSteps;
 }

@@ -12,7 +12,7 @@
 
 namespace scalewatch::clickhouse {
 
-inline constexpr std::uint32_t kSchemaVersion = 2;
+inline constexpr std::uint32_t kSchemaVersion = 3;
 
 struct Table {
   std::string name;
@@ -21,6 +21,7 @@ struct Table {
   std::string version;    // column whose largest value stays of the same rows; empty: any of them, for they are equal
   std::string partition;  // empty: none
   std::string shard;      // what a sharded layout spreads rows by
+  int granule = 0;        // rows that are read at least; 0: ClickHouse's own 8192. For new tables
 };
 const std::vector<Table>& tables();
 // "name Type, ..." of a table, for a Block.

@@ -1,12 +1,12 @@
-// What the parts of the benchmark share: what is asked of it, what it prints, and clocks.
+// What the parts of the benchmark share: what is asked of it, and clocks.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <string>
 
 #include "server/history/clickhouse/options.h"
+#include "tests/bench/support/output.h"
 
 namespace scalewatch::bench {
 
@@ -26,28 +26,6 @@ struct Arguments {
 inline double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
-
-// Lines for people, or one JSON object.
-class Output {
- public:
-  explicit Output(bool json) : json_(json) {}
-  ~Output() {
-    if (json_) std::printf("}\n");
-  }
-  void put(const std::string& name, double value, const char* unit, int digits = 1) {
-    if (json_) {
-      std::printf("%s\"%s\": %.*f", first_ ? "{" : ", ", name.c_str(), digits, value);
-    } else {
-      std::printf("%-52s %.*f %s\n", name.c_str(), digits, value, unit);
-    }
-    first_ = false;
-    std::fflush(stdout);
-  }
-
- private:
-  const bool json_;
-  bool first_ = true;
-};
 
 // Records a second through scalewatchd into ClickHouse, beside ClickHouse's own inserts of the same rows.
 void inserts(const Arguments& arguments, const clickhouse::Options& options, Output& out);

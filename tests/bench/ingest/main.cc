@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "tests/bench/ingest/passes.h"
+#include "tests/bench/support/output.h"
 
 namespace {
 
@@ -68,35 +69,7 @@ Arguments parse(int argc, char** argv) {
   return out;
 }
 
-// Figures as lines, or as members of one JSON object.
-class Output {
- public:
-  explicit Output(bool json) : json_(json) {}
-  void put(const std::string& name, double value, const char* unit, int digits = 1) {
-    if (json_) {
-      std::printf("%s\"%s\": %.*f", first_ ? "{" : ", ", name.c_str(), digits, value);
-    } else {
-      std::printf("%-52s %.*f %s\n", name.c_str(), digits, value, unit);
-    }
-    first_ = false;
-    std::fflush(stdout);
-  }
-  void say(const std::string& name, const std::string& text) {
-    if (json_) {
-      std::printf("%s\"%s\": \"%s\"", first_ ? "{" : ", ", name.c_str(), text.c_str());
-    } else {
-      std::printf("%-52s %s\n", name.c_str(), text.c_str());
-    }
-    first_ = false;
-  }
-  void end() const {
-    if (json_) std::printf("}\n");
-  }
-
- private:
-  const bool json_;
-  bool first_ = true;
-};
+using bench::Output;
 
 void tell(const bench::Pass& pass, const bench::PassOptions& options, Output& out) {
   constexpr double kNs = 1e9;
@@ -196,7 +169,6 @@ int main(int argc, char** argv) {
     }
     if (arguments.linear) {
       linear(arguments.pass, out);
-      out.end();
       return 0;
     }
     bench::PassOptions first = arguments.pass;
@@ -207,7 +179,6 @@ int main(int argc, char** argv) {
       retention(pass, arguments.pass, out);
       others(pass.records / pass.seconds, out);
     }
-    out.end();
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "scalewatch_bench_ingest: %s\n", error.what());

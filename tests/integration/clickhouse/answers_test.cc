@@ -126,6 +126,7 @@ TEST_F(ClickHouseTest, AnswersOverTablesOfVersionOneStayTheSame) {
     half->commit(batch);
   }
   feed(*half, {"u1"});
+  history::FeedState(*store).owned("u1", 0);
   history::FeedState(*store).sent({{"u1", kHalf}}, {});
   Connection connection(options_);
   for (const char* statement :
@@ -134,7 +135,8 @@ TEST_F(ClickHouseTest, AnswersOverTablesOfVersionOneStayTheSame) {
         "Int32, "
         "fired_ms Int64, alert String) ENGINE = ReplacingMergeTree(changed_ms) ORDER BY (run, id)",
         "INSERT INTO alerts VALUES (7, 'old', 1, 'u7', 'NonFinite', 3, 2, 10, 'bytes')", "DROP TABLE scores",
-        "DROP TABLE non_finite", "ALTER TABLE reports DROP COLUMN records", "DROP TABLE schema_version",
+        "DROP TABLE non_finite", "ALTER TABLE reports DROP COLUMN records", "ALTER TABLE reports DROP COLUMN wide_scores",
+        "DROP TABLE schema_version",
         "CREATE TABLE schema_version (version UInt32, made_ms Int64) ENGINE = ReplacingMergeTree() ORDER "
         "BY version",
         "INSERT INTO schema_version VALUES (1, 0)"}) {
@@ -143,6 +145,7 @@ TEST_F(ClickHouseTest, AnswersOverTablesOfVersionOneStayTheSame) {
   feed(*store, {"u1"}, 10'000);
   EXPECT_EQ(query("SELECT max(version) FROM schema_version"), std::to_string(kSchemaVersion) + "\n");
   EXPECT_NE(query("SELECT count() FROM scores"), "0\n");
+  EXPECT_EQ(query("SELECT max(pos) FROM reports WHERE records = 4294967295"), std::to_string(kHalf) + "\n");
 
   TempDir there_dir;
   const auto there = history::SqliteStore::open(there_dir.path, by_hand());

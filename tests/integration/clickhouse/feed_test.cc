@@ -1,6 +1,7 @@
 // Batches as they follow each other into ClickHouse.
 #include <algorithm>
 
+#include "server/history/clickhouse/log_cover.h"
 #include "server/history/clickhouse/shared.h"
 #include "tests/integration/clickhouse/clickhouse_fixture.h"
 

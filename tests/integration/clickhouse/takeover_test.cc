@@ -1,4 +1,5 @@
 // A run that is taken over is the run that was given up, and only its last owner counts.
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <set>
@@ -6,6 +7,8 @@
 #include <tuple>
 
 #include "server/history/clickhouse/keys.h"
+#include "server/history/clickhouse/log_cover.h"
+#include "server/history/clickhouse/run_log.h"
 #include "server/history/clickhouse/tables.h"
 #include "tests/integration/clickhouse/clickhouse_fixture.h"
 
@@ -120,6 +123,46 @@ TEST_F(ClickHouseTest, EntriesThatALaterOwnerReplacedAreNoAnswer) {
   std::vector<std::string> told;
   for (const auto& input : Older(options_).inputs("u1", 0, 100)) told.push_back(input.payload);
   EXPECT_EQ(told, (std::vector<std::string>{"first", "second"}));
+}
+
+// A wide model's reports are large: neither server holds many of them at once.
+TEST_F(ClickHouseTest, ALogIsReadInPagesOfAboutTheSameSize) {
+  constexpr std::uint64_t kReports = 700;
+  constexpr std::size_t kBytes = 100'000;
+  Connection connection(options_);
+  prepare_tables(connection, options_);
+  const std::uint64_t run = run_key("u1");
+  const std::uint64_t none = 0;
+  Block payloads(columns_of("payloads"));
+  const std::string payload(kBytes, 'x');
+  std::uint64_t pos = 0;
+  for (std::uint64_t i = 0; i < kReports; ++i) {
+    pos += i == kReports / 2 ? 1'000'000 : 1;  // what was between is gone
+    add_row(payloads, run, pos, none, std::uint16_t{19'000}, std::uint32_t{0}, none, pos, std::uint32_t{1}, pos,
+            std::int64_t{0}, payload);
+  }
+  connection.insert("payloads", payloads);
+  Block marks(columns_of("batches"));
+  add_row(marks, run, none, kNoRank, none, std::uint64_t{1}, pos, std::uint64_t{1}, pos, none, std::string("any"),
+          std::int64_t{0});
+  connection.insert("batches", marks);
+
+  std::size_t all = 0;
+  std::size_t largest = 0;
+  RunLog log(
+      [&](const std::string& sql) {
+        std::string answer = connection.query(sql + " FORMAT RowBinary");
+        all += answer.size();
+        largest = std::max(largest, answer.size());
+        return answer;
+      },
+      "u1");
+  engine::CommitBatch newest;
+  log.read(
+      {}, [](engine::CommitBatch&&) {}, newest);
+  EXPECT_GE(all, kReports * kBytes);
+  EXPECT_LT(all, (kReports + 10) * kBytes) << "each once";
+  EXPECT_LT(largest, std::size_t{40} << 20);
 }
 
 TEST_F(ClickHouseTest, OfOneNameTheRunOfTheLatestClaimIsFound) {

@@ -75,6 +75,32 @@ TEST(HeatColumns, AreWholeGroupsWhereTheyAreAsWideAsOne) {
   EXPECT_EQ(is(7, 7, 100), (Shape{7, 1, 1}));
 }
 
+TEST(HeatColumns, OfManyAttemptsAreWholeHundreds) {
+  for (const auto& [first, last] : {std::pair<std::uint64_t, std::uint64_t>{1, 20'001}, {355, 98'765}, {0, 1'000'000}}) {
+    const HeatColumns columns = heat_columns(first, last, 100);
+    EXPECT_EQ(columns.width % kWideAttempts, 0U);
+    EXPECT_EQ(columns.first, first == 0 ? 0 : first / kWideAttempts * kWideAttempts + 1);
+    EXPECT_LE(columns.count, 100U);
+    EXPECT_GE(columns.first + columns.count * columns.width, last);
+  }
+  EXPECT_EQ(heat_columns(1, 19'000, 100).width, 190U);
+}
+
+TEST(GroupSplit, LeavesWhatIsNoWholeGroup) {
+  const auto text = [](const std::vector<Interval>& intervals) {
+    std::string all;
+    for (const auto& one : intervals) all += std::to_string(one.first) + "-" + std::to_string(one.last) + " ";
+    return all;
+  };
+  const auto tens = split_groups({{0, 9}, {11, 20}, {25, 61}, {70, 79}});
+  EXPECT_EQ(text(tens.whole), "0-0 11-20 31-60 ");
+  EXPECT_EQ(text(tens.edges), "1-9 25-30 61-61 70-79 ");
+  const auto hundreds = split_groups({{11, 540}, {601, 699}}, kWideAttempts);
+  EXPECT_EQ(text(hundreds.whole), "101-500 ");
+  EXPECT_EQ(text(hundreds.edges), "11-100 501-540 601-699 ");
+  EXPECT_EQ(text(common({{1, 10}, {20, 90}}, {{5, 6}, {9, 30}, {80, 100}})), "5-6 9-10 20-30 80-90 ");
+}
+
 TEST(Scores, AGroupHoldsTheWorstOfItsRecords) {
   Measured measured;
   measured.record.numel = 100;
