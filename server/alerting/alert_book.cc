@@ -42,12 +42,6 @@ void note_pages(engine::AlertReader& reader, v1::Alert& alert) {
   }
 }
 
-// To the newest entry of its trail.
-void add_behind(v1::Alert& alert, double seconds) {
-  v1::AlertTransition& newest = *alert.mutable_trail()->rbegin();
-  newest.set_what(fmt::format("{}; the server was {:.1f} s behind", newest.what(), seconds));
-}
-
 }  // namespace
 
 std::string runbook_of(const BookOptions& options, const std::string& rule) {
@@ -188,7 +182,7 @@ void AlertBook::stage_locked(const engine::RunContext& run, const std::vector<do
     }
     const Taken taken = take_event(run, event, entry->second);
     if (taken.on) taken_on.insert(id);
-    if (taken.noted && behind >= kBehindSeconds) add_behind(entry->second.alert, behind);
+    if (taken.noted && behind >= kBehindSeconds) note_behind(entry->second.alert, behind);
     came_or_went = came_or_went || is_new || event.change == Change::kResolved;
     if (event.change == Change::kResolved) {
       gone.insert(alerts.extract(entry));
@@ -219,7 +213,7 @@ void AlertBook::resolve_all(const engine::RunContext& run, const std::string& wh
   resolve_these(run.run_uid, std::exchange(found->second, {}), why, now(), batch);
 }
 
-void AlertBook::resolve_these(const std::string& run_uid, RunAlerts gone, const std::string& why, Now at,
+void AlertBook::resolve_these(const std::string& run_uid, RunAlerts&& gone, const std::string& why, Now at,
                               engine::CommitBatch& batch) {
   for (auto& [id, entry] : gone) {
     entry.changed_ms = std::max(at.wall, entry.changed_ms + 1);
@@ -229,7 +223,7 @@ void AlertBook::resolve_these(const std::string& run_uid, RunAlerts gone, const 
   follow_up(run_uid, true, at);
 }
 
-void AlertBook::let_go(RunAlerts gone, Now at, engine::CommitBatch& batch) {
+void AlertBook::let_go(RunAlerts&& gone, Now at, engine::CommitBatch& batch) {
   std::vector<AlertEntry*> resolved;
   for (auto& [id, entry] : gone) resolved.push_back(&entry);
   pager_.resolved(resolved, at, batch);

@@ -106,11 +106,11 @@ class AlertBook : public engine::AlertOutbox {
   void stage_locked(const engine::RunContext& run, const std::vector<domain::FindingEvent>& events, Now at,
                     engine::CommitBatch& batch);
   // Ends these alerts of one run.
-  void resolve_these(const std::string& run_uid, RunAlerts gone, const std::string& why, Now at, engine::CommitBatch& batch);
+  void resolve_these(const std::string& run_uid, RunAlerts&& gone, const std::string& why, Now at, engine::CommitBatch& batch);
   // As it is stored, open again if it has ended there, and empty where it can't be read. Absent: there is none.
   std::optional<AlertEntry> read_open(const std::string& id, Now at);
   // These alerts of one run have resolved: whoever was told hears of it.
-  void let_go(RunAlerts gone, Now at, engine::CommitBatch& batch);
+  void let_go(RunAlerts&& gone, Now at, engine::CommitBatch& batch);
   // After that, and after any other change of the run's.
   void follow_up(const std::string& run_uid, bool came_or_went, Now at);
   void load_fired(engine::AlertReader& reader);

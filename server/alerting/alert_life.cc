@@ -49,7 +49,7 @@ bool is_imported(const v1::Alert& alert) {
   return label != alert.labels().end() && label->second == "true";
 }
 
-std::string with_reason(std::string what, const std::string& reason) {
+std::string with_reason(const std::string& what, const std::string& reason) {
   return reason.empty() ? what : what + ": " + reason;
 }
 

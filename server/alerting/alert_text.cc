@@ -11,6 +11,12 @@
 
 namespace scalewatch::alerting {
 
+namespace {
+
+constexpr std::string_view kBehind = "; the server was ";
+
+}  // namespace
+
 std::string rfc3339(std::int64_t unix_ms) {
   // Years 0000 to 9999 are all that the format can say.
   const std::int64_t shown = std::clamp<std::int64_t>(unix_ms, -62'167'219'200'000, 253'402'300'799'999);
@@ -66,6 +72,21 @@ std::string evidence_line(const v1::Finding& finding) {
     if (evidence.has_limit()) fmt::format_to(std::back_inserter(out), " (limit {:.6g})", evidence.limit());
   }
   return out;
+}
+
+void note_behind(v1::Alert& alert, double seconds) {
+  v1::AlertTransition& newest = *alert.mutable_trail()->rbegin();
+  newest.set_what(fmt::format("{}{}{:.1f} s behind", newest.what(), kBehind, seconds));
+}
+
+std::string_view behind(const v1::Alert& alert) {
+  if (alert.trail().empty()) return {};
+  const std::int64_t newest_ms = alert.trail().rbegin()->time_ms();
+  for (auto entry = alert.trail().rbegin(); entry != alert.trail().rend() && entry->time_ms() == newest_ms; ++entry) {
+    const std::string_view what = entry->what();
+    if (const auto at = what.rfind(kBehind); at != std::string_view::npos) return what.substr(at + 2);
+  }
+  return {};
 }
 
 std::string link(const std::string& public_url, const v1::Alert& alert) {

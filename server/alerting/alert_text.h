@@ -31,6 +31,11 @@ std::string who_fault(std::string_view who);
 // Short, for one line: "skipped 12 attempts (limit 5), excess 9 attempts".
 std::string evidence_line(const v1::Finding& finding);
 
+// Adds to the newest entry of the trail how far the server was behind when it came.
+void note_behind(v1::Alert& alert, double seconds);
+// What the newest entries, those of one moment, say of that: "the server was 3.4 s behind"; empty when it was not.
+std::string_view behind(const v1::Alert& alert);
+
 // Where people read more about the alert's run; empty without a public URL.
 std::string link(const std::string& public_url, const v1::Alert& alert);
 

@@ -137,6 +137,7 @@ Message message_of(const Notice& notice, const std::string& public_url) {
   line("", finding.summary());
   line("Where", where(alert));
   if (finding.first_attempt() > 0) line("Since", since(finding));
+  line("Late", std::string(behind(alert)));
   line("Number", evidence_line(finding));
   if (notice.transition != kResolved && finding.advice_size() > 0) line("Do", finding.advice(0).text());
   if (alert.grouped_total() > 0) line("Also", others(alert));

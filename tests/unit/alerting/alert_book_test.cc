@@ -6,6 +6,7 @@
 #include <set>
 
 #include "scalewatch/v1/alerts.pb.h"
+#include "server/alerting/alert_text.h"
 #include "server/alerting/silences.h"
 #include "tests/unit/alerting/kept_alerts.h"
 #include "tests/unit/alerting/samples.h"
@@ -187,6 +188,9 @@ TEST_F(AlertBookTest, ItsTrailTellsHowFarTheServerWasBehind) {
   lag = 2.34;
   EXPECT_EQ(newest(Change::kUpdated, Severity::kInfo), "opened as info");
   EXPECT_EQ(newest(Change::kEscalated, Severity::kWarning), "now warning; the server was 2.3 s behind");
+  v1::Alert told;
+  ASSERT_TRUE(told.ParseFromString(batch.outbox.back().alert));
+  EXPECT_EQ(behind(told), "the server was 2.3 s behind");  // so pages say it
   EXPECT_EQ(newest(Change::kResolved, Severity::kWarning), "resolved; the server was 2.3 s behind");
 }
 

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "server/alerting/alert_text.h"
 #include "server/alerting/body_template.h"
 #include "server/alerting/http_sender.h"
 #include "server/alerting/message.h"
@@ -89,6 +90,17 @@ TEST_F(PeopleSinks, TheMessageSaysWhatWhereSinceWhenHowMuchAndWhatToDo) {
             "Labels: team=vision\n"
             "Run: http://watch.example.org/api/v1/runs/uid1\n"
             "Runbook: http://books/NonFiniteLoss");
+}
+
+TEST_F(PeopleSinks, AMessageSaysHowFarTheServerWasBehind) {
+  EXPECT_EQ(behind(alert_), "");
+  note_behind(alert_, 3.44);
+  auto* held = alert_.add_trail();  // of the same moment
+  held->set_time_ms(alert_.trail(0).time_ms());
+  held->set_what("held back");
+  EXPECT_THAT(message_of({alert_, kFiring, "k"}, "").text, HasSubstr("\nLate: the server was 3.4 s behind\n"));
+  held->set_time_ms(held->time_ms() + 1);
+  EXPECT_THAT(message_of({alert_, kFiring, "k"}, "").text, ::testing::Not(HasSubstr("Late")));
 }
 
 TEST_F(PeopleSinks, AMessageStaysShortWhateverNamesHold) {
