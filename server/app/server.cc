@@ -27,6 +27,7 @@
 #include "server/app/config_diff.h"
 #include "server/app/fleet_wiring.h"
 #include "server/app/grpc_listener.h"
+#include "server/app/held_runs.h"
 #include "server/app/log.h"
 #include "server/app/port_file.h"
 #include "server/app/system_clock.h"
@@ -166,6 +167,7 @@ struct Server::Impl {
         older(config.clickhouse.enabled() ? std::make_unique<clickhouse::Older>(config.clickhouse) : nullptr),
         fleet(FleetWiring::make(config, *store, shared.get(), feeder.get(), book)),
         engine(replicated(in_fleet(engine_options(running))), *store, book, clock),
+        held(store->retention(), engine),
         history(history::make_history_api(*store, {}, older.get())),
         alerts(
             *store, [this](const std::string& run) { return store->find_run(run); },
@@ -426,6 +428,7 @@ struct Server::Impl {
   const std::unique_ptr<clickhouse::Older> older;
   const std::unique_ptr<FleetWiring> fleet;  // null: this server is alone
   engine::Engine engine;
+  const HeldRuns held;
   const std::unique_ptr<engine::HistoryApi> history;
   alerting::StoredAlerts alerts;
   GrpcListener grpc;

@@ -15,6 +15,7 @@
 #include <mutex>
 #include <random>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "server/engine/commit_pipeline.h"
 #include "server/engine/counters.h"
@@ -104,6 +105,7 @@ struct Engine::Impl final : StreamHost {
 
   mutable std::mutex runs_mutex;
   std::unordered_map<std::string, std::shared_ptr<RunHandle>> runs;  // by name
+  std::unordered_set<std::string> being_removed;                     // from the store, by name; none of them is in memory
 
   std::mutex streams_mutex;
   std::vector<std::weak_ptr<StreamImpl>> streams;
@@ -135,6 +137,7 @@ std::shared_ptr<RunHandle> Engine::Impl::add(const RunRow& row) {
 // can't be read now.
 std::shared_ptr<RunHandle> Engine::Impl::load(const RunRow& row) {
   using Recovery = Run::Recovery;
+  if (being_removed.contains(row.name)) throw StoreError("run '" + row.name + "' is being removed: it is old", true);
   for (const Recovery how : {Recovery::kWhole, Recovery::kLog, Recovery::kStreams}) {
     const auto handle = add(row);
     try {
@@ -389,6 +392,22 @@ void Engine::replicated(const std::string& run_uid) {
 
 bool Engine::holds(const std::string& name_or_uid) const {
   return impl_->in_memory(name_or_uid) != nullptr;
+}
+
+bool Engine::unless_held(const std::string& run, const std::function<void()>& work) {
+  {
+    std::lock_guard lock(impl_->runs_mutex);
+    if (impl_->runs.contains(run)) return false;
+    if (!work) return true;
+    impl_->being_removed.insert(run);
+  }
+  const auto done = [this, &run](void* /*unused*/) {
+    std::lock_guard lock(impl_->runs_mutex);
+    impl_->being_removed.erase(run);
+  };
+  const std::unique_ptr<void, decltype(done)> at_the_end(impl_.get(), done);  // also when the store refuses
+  work();
+  return true;
 }
 
 void Engine::submit(std::vector<OutboxUpdate> updates) {

@@ -154,6 +154,10 @@ class Engine {
   void replicated(const std::string& run_uid);
   // Whether the run of that name, or of that uid, is in memory.
   [[nodiscard]] bool holds(const std::string& name_or_uid) const;
+  // Runs `work`, which removes the run of that name from the store, and takes the run up only afterwards: whoever comes
+  // meanwhile is told to come again. False, and nothing is done, when it is in memory: what it commits refers to what is
+  // stored. Without `work` it only asks.
+  bool unless_held(const std::string& run, const std::function<void()>& work);
 
   // Puts delivery outcomes into a coming commit.
   void submit(std::vector<OutboxUpdate> updates);

@@ -38,6 +38,23 @@ std::int64_t Retention::used_bytes() {
   return (reader_.scalar("PRAGMA page_count") - reader_.scalar("PRAGMA freelist_count")) * reader_.scalar("PRAGMA page_size");
 }
 
+void Retention::set_holder(UnlessHeld unless_held) {
+  std::lock_guard lock(holder_mutex_);
+  unless_held_ = std::move(unless_held);
+}
+
+bool Retention::is_held(const std::string& name) {
+  std::lock_guard lock(holder_mutex_);
+  return unless_held_ && !unless_held_(name, {});
+}
+
+void Retention::erase(const Task& task, const std::function<void(Connection&)>& work) {
+  // Behind the gate: of a run that is not held now no row was committed since.
+  write_(WriteClass::kRetention, [&](Connection& writer) {
+    if (!task.ended || !is_held(task.name)) work(writer);
+  });
+}
+
 bool Retention::has_whole_stretch(std::int64_t run, std::uint64_t below) {
   Query query(reader_,
               "SELECT 1 FROM streams JOIN stretches INDEXED BY stretches_whole ON stretches.stream = streams.id "
@@ -67,7 +84,9 @@ bool Retention::step(std::int64_t now_ms) {
       spdlog::info("history: run '{}' is {}", task_->name, task_->remove ? "removed" : "thinned to summaries");
     }
   }
-  if (!(task_->remove ? remove(*task_) : thin(*task_))) task_.reset();
+  const bool taken_up = task_->ended && is_held(task_->name);
+  if (taken_up) spdlog::info("history: run '{}' goes on: what is left of it stays", task_->name);
+  if (taken_up || !(task_->remove ? remove(*task_) : thin(*task_))) task_.reset();
   return true;
 }
 
@@ -82,7 +101,8 @@ std::optional<Retention::Task> Retention::choose(std::int64_t now_ms) {
               kRunning);
   while (query.step()) {
     Task task{query.i64(0), query.bytes(1), query.bytes(2)};
-    if (is_pinned(task.name) || has_unsent(task.run, task.uid)) continue;
+    if (is_pinned(task.name) || is_held(task.name) || has_unsent(task.run, task.uid)) continue;
+    task.ended = true;
     const std::int64_t age = now_ms - query.i64(3);
     task.remove = too_many || (options_.max_age.count() > 0 && age > options_.max_age.count());
     if (task.remove) return task;
@@ -198,12 +218,12 @@ std::optional<std::int64_t> Retention::oldest_stretch(std::int64_t run, std::uin
   return query.i64(0);
 }
 
-bool Retention::remove_range(const char* select, const char* erase, std::int64_t first, std::int64_t last) {
+bool Retention::remove_range(const Task& task, const char* select, const char* erase, std::int64_t first, std::int64_t last) {
   {
     Query any(reader_, select, first, last);
     if (!any.step()) return false;
   }
-  write_(WriteClass::kRetention, [&](Connection& writer) { Query(writer, erase, first, last, kRows).run(); });
+  this->erase(task, [&](Connection& writer) { Query(writer, erase, first, last, kRows).run(); });
   return true;
 }
 
@@ -225,7 +245,7 @@ bool Retention::thin(const Task& task) {
     if (size.step()) going = size.i64(0);
   }
   // Chunks share the stretch's key but for the block.
-  if (remove_range("SELECT 1 FROM chunks WHERE id BETWEEN ? AND ? LIMIT 1",
+  if (remove_range(task, "SELECT 1 FROM chunks WHERE id BETWEEN ? AND ? LIMIT 1",
                    "DELETE FROM chunks WHERE id IN (SELECT id FROM chunks WHERE id BETWEEN ? AND ? LIMIT ?)", stretch << 20,
                    (stretch << 20) + kMaxBlock)) {
     if (counts) sizes_[task.run].bytes -= going;
@@ -245,13 +265,13 @@ bool Retention::remove(const Task& task) {
     while (query.step()) streams.push_back(query.i64(0));
   }
   for (const std::int64_t stream : streams) {
-    if (remove_range("SELECT 1 FROM chunks WHERE id BETWEEN ? AND ? LIMIT 1",
+    if (remove_range(task, "SELECT 1 FROM chunks WHERE id BETWEEN ? AND ? LIMIT 1",
                      "DELETE FROM chunks WHERE id IN (SELECT id FROM chunks WHERE id BETWEEN ? AND ? LIMIT ?)",
                      chunk_key(stream, 0, 0), chunk_key(stream, kMaxStretch, kMaxBlock)) ||
-        remove_range("SELECT 1 FROM summaries WHERE id BETWEEN ? AND ? LIMIT 1",
+        remove_range(task, "SELECT 1 FROM summaries WHERE id BETWEEN ? AND ? LIMIT 1",
                      "DELETE FROM summaries WHERE id IN (SELECT id FROM summaries WHERE id BETWEEN ? AND ? LIMIT ?)",
                      summary_key(stream, 0, 0), summary_key(stream, kMaxBlock, kMaxStretch)) ||
-        remove_range("SELECT 1 FROM stretches WHERE id BETWEEN ? AND ? LIMIT 1",
+        remove_range(task, "SELECT 1 FROM stretches WHERE id BETWEEN ? AND ? LIMIT 1",
                      "DELETE FROM stretches WHERE id IN (SELECT id FROM stretches WHERE id BETWEEN ? AND ? LIMIT ?)",
                      stretch_key(stream, 0), stretch_key(stream, kMaxStretch))) {
       return true;
@@ -262,7 +282,7 @@ bool Retention::remove(const Task& task) {
       while (query.step()) reports.push_back(query.i64(0));
     }
     if (!reports.empty()) {
-      write_(WriteClass::kRetention, [&](Connection& writer) {
+      erase(task, [&](Connection& writer) {
         for (const std::int64_t id : reports) {
           Query(writer, "DELETE FROM payloads WHERE id = ?", id).run();
           Query(writer, "DELETE FROM kept_payloads WHERE id = ?", id).run();
@@ -272,7 +292,7 @@ bool Retention::remove(const Task& task) {
       return true;
     }
   }
-  for (const char* erase :
+  for (const char* sql :
        {"DELETE FROM scaler_rows WHERE (run, segment, scaler, attempt, rank) IN (SELECT run, segment, scaler, attempt, rank "
         "FROM "
         "scaler_rows WHERE run = ? LIMIT ?)",
@@ -280,22 +300,21 @@ bool Retention::remove(const Task& task) {
         "WHERE run = ? LIMIT ?)",
         "DELETE FROM inputs WHERE (run, pos) IN (SELECT run, pos FROM inputs WHERE run = ? LIMIT ?)"}) {
     std::int64_t gone = 0;
-    write_(WriteClass::kRetention, [&](Connection& writer) {
-      Query(writer, erase, task.run, kSmallRows).run();
+    erase(task, [&](Connection& writer) {
+      Query(writer, sql, task.run, kSmallRows).run();
       gone = writer.changes();
     });
     if (gone > 0) return true;
   }
   for (const std::int64_t stream : streams) {
-    write_(WriteClass::kRetention,
-           [&](Connection& writer) { Query(writer, "DELETE FROM table_deltas WHERE stream = ?", stream).run(); });
+    erase(task, [&](Connection& writer) { Query(writer, "DELETE FROM table_deltas WHERE stream = ?", stream).run(); });
   }
   remove_last(task);
   return false;
 }
 
 void Retention::remove_last(const Task& task) {
-  write_(WriteClass::kRetention, [&](Connection& writer) {
+  const auto remove_rest = [&](Connection& writer) {
     if (!task.keep_outbox)
       Query(writer, "DELETE FROM outbox WHERE alert_id IN (SELECT id FROM alerts WHERE run_uid = ?)", task.uid).run();
     Query(writer, "DELETE FROM alerts WHERE run_uid = ?", task.uid).run();
@@ -307,7 +326,13 @@ void Retention::remove_last(const Task& task) {
     Query(writer, "DELETE FROM runs WHERE id = ?", task.run).run();
     sizes_.erase(task.run);
     removed_();
-  });
+  };
+  std::lock_guard lock(holder_mutex_);
+  if (task.ended && unless_held_) {
+    unless_held_(task.name, [&] { write_(WriteClass::kRetention, remove_rest); });
+  } else {
+    write_(WriteClass::kRetention, remove_rest);
+  }
 }
 
 bool Retention::shrink(std::int64_t keep) {

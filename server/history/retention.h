@@ -1,6 +1,6 @@
 // What the history lets go of, and when: by age, by size, by number of runs, and within a run by attempts. Runs that are not
-// over stay, pinned ones too. Everything is removed in small transactions behind commits and compaction, and a kill in between
-// only means that the next start goes on. Not thread-safe.
+// over stay, pinned ones and those in memory too. Everything is removed in small transactions behind commits and compaction,
+// and a kill in between only means that the next start goes on. Not thread-safe.
 #pragma once
 
 #include <atomic>
@@ -46,6 +46,12 @@ class Retention {
   // What runs take of max_run_bytes, by name, as of the newest look; pinned ones have no limit. Any thread.
   [[nodiscard]] std::map<std::string, std::uint64_t, std::less<>> run_bytes() const;
   [[nodiscard]] std::uint64_t max_run_bytes() const { return options_.max_run_bytes; }  // any thread; 0 = no limit
+  // How to ask whoever has runs in memory, and commits rows that refer to what is stored of them: `work`, if there is any, is
+  // run, and the run is taken up only afterwards; false, and nothing is done, when it is held.
+  using UnlessHeld = std::function<bool(const std::string& name, const std::function<void()>& work)>;
+  // From now on what is held stays, also when a run is taken up again while it is removed; {}: nobody holds any. No call of
+  // the one before is under way once this returns. Any thread.
+  void set_holder(UnlessHeld unless_held);
   // Removes a run whatever the limits say, with all that is of it but its outbox: what sinks are owed stays owed. False when
   // nothing of it is left; call until then.
   bool remove_run(std::int64_t run, const std::string& uid) {
@@ -67,6 +73,7 @@ class Retention {
     bool pressed = false;              // only while it is pressed
     bool quota = false;                // only until the run is within max_run_bytes
     bool keep_outbox = false;
+    bool ended = false;                // only while nobody holds the run
   };
   // What a run's chunks take, as far as they were looked at.
   struct Size {
@@ -89,7 +96,10 @@ class Retention {
   bool remove(const Task& task);
   void remove_last(const Task& task);
   // Removes a few rows of a stream's range; false when there are none.
-  bool remove_range(const char* select, const char* erase, std::int64_t first, std::int64_t last);
+  bool remove_range(const Task& task, const char* select, const char* erase, std::int64_t first, std::int64_t last);
+  [[nodiscard]] bool is_held(const std::string& name);
+  // One transaction, of nothing when the run began anew: what came of it since must stay.
+  void erase(const Task& task, const std::function<void(Connection&)>& work);
   [[nodiscard]] bool is_pinned(const std::string& name) const;
   std::int64_t used_bytes();
 
@@ -99,6 +109,8 @@ class Retention {
   Connection reader_;
   std::vector<std::string> pinned_;
   std::map<std::int64_t, Size> sizes_;  // by run; only with max_run_bytes
+  std::mutex holder_mutex_;
+  UnlessHeld unless_held_;
   mutable std::mutex told_mutex_;
   std::map<std::string, std::uint64_t, std::less<>> told_;  // see run_bytes()
   std::optional<Task> task_;

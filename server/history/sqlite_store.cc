@@ -70,6 +70,7 @@ std::unique_ptr<SqliteStore> SqliteStore::open(const std::filesystem::path& dire
     // SQLite opens what it may not write for reading, without a word.
     if (writer->read_only()) throw engine::StoreError(path + ": not writable", false);
     prepare_schema(*writer, path);
+    writer->execute(("PRAGMA journal_size_limit = " + std::to_string(options.log_bytes)).c_str());  // once it begins anew
     watch = std::make_unique<StoreWatch>(*writer, file, mark);
   } catch (const engine::StoreError& error) {
     throw engine::StoreError(std::string("cannot open the history: ") + error.what(), error.retryable);
@@ -156,12 +157,36 @@ void SqliteStore::write(WriteClass which, const std::function<void(Connection&)>
     writer_->execute("PRAGMA synchronous = FULL");
     throw;
   }
+  bound_log();
+}
+
+void SqliteStore::bound_log() {
+  constexpr std::chrono::seconds kPause{10};  // after one that read for longer than it should
+  std::error_code error;
+  const auto size = std::filesystem::file_size(writer_->path() + "-wal", error);
+  const auto now = std::chrono::steady_clock::now();
+  if (error || size <= options_.log_bytes || now < log_again_) return;
+  log_again_ = now + kPause;
+  // Readers that begin once all of the log is in the file do without it: those that are there are waited for.
+  const auto patience = options_.read_transaction + std::chrono::milliseconds(50);
+  const auto usual = writer_->scalar("PRAGMA busy_timeout");
+  sqlite3_busy_timeout(writer_->handle(), static_cast<int>(patience.count()));
+  try {
+    if (writer_->scalar("PRAGMA wal_checkpoint(RESTART)") == 0) log_again_ = now;
+  } catch (const engine::StoreError&) {
+    // The disk: commits tell of it.
+  }
+  sqlite3_busy_timeout(writer_->handle(), static_cast<int>(usual));
 }
 
 Compactor::Idle SqliteStore::idle_work(bool everything) {
   // New rows use free pages: these stay, unless everything is to go.
   constexpr std::int64_t kKeptPages = 256;
   const auto now = std::chrono::system_clock::now().time_since_epoch();
+  {
+    const WriteGate::Turn turn(gate_, WriteClass::kRetention);
+    bound_log();
+  }
   const bool did = retention_->step(std::chrono::duration_cast<std::chrono::milliseconds>(now).count()) ||
                    retention_->shrink(everything ? 0 : kKeptPages);
   if (run_removed_.exchange(false)) return Compactor::Idle::kRunGone;

@@ -36,6 +36,7 @@ struct StoreOptions {
   std::size_t readers = 4;                                // connections for reading, opened when first needed
   std::chrono::milliseconds read_transaction{250};        // longest one; longer reads are paged
   std::size_t read_page_bytes = std::size_t{4} << 20;     // payload bytes of one page of the log
+  std::uint64_t log_bytes = std::uint64_t{64} << 20;      // of the write-ahead log; beyond it readers are waited for once
   std::uint64_t ballast_bytes = std::uint64_t{32} << 20;  // kept free for alerts when the disk is full; 0 = none
   CompactionOptions compaction;
   RetentionOptions retention;
@@ -114,6 +115,9 @@ class SqliteStore : public engine::HistoryStore, public engine::OutboxStore, pub
   SqliteStore(std::unique_ptr<FolderLock> lock, std::unique_ptr<Connection> writer, std::unique_ptr<StoreWatch> watch,
               const std::string& path, const StoreOptions& options);
   void write_batch(const engine::CommitBatch& batch);
+  // A write-ahead log begins anew by itself when nobody reads: while readers follow each other without a gap it would only
+  // grow.
+  void bound_log();
   // A page of the log into `page`; false when it reached the end.
   bool read_log_page(Reading& reading, std::int64_t run, std::uint64_t after_pos, std::vector<LogEntry>& page,
                      std::vector<StoredReport>& keys);
@@ -128,6 +132,7 @@ class SqliteStore : public engine::HistoryStore, public engine::OutboxStore, pub
   std::unique_ptr<StoreWatch> watch_;
   Ballast ballast_;  // behind the gate
   std::unique_ptr<CommitWriter> rows_;
+  std::chrono::steady_clock::time_point log_again_;  // behind the gate
   ReadPool readers_;
   // What the background thread does when nothing waits to be compacted.
   Compactor::Idle idle_work(bool everything);

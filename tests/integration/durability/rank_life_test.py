@@ -158,6 +158,34 @@ class RankLife(Case):
         self.assertEqual([a["state"] for a in of_loss], ["ALERT_STATE_RESOLVED"], of_loss)
         self.assertFalse({f["rule"] for f in findings(server, "all") if f.get("segment") == 2} & OF_LIFE)
 
+    def test_a_run_begins_anew_while_retention_removes_it(self):
+        server, client = self.life("history.max_age=1s", "history.retention_every=1s")
+        old = Rank(client, "old", 0, 1)
+        old.send_attempts(4000)
+        old.all_durable()
+        old.send(old.goodbye(old.seq))
+        old.ended()
+        client.close()
+        server.kill()
+        server.start()  # a run that has ended is not in its memory any more
+        wait_for("its removal", lambda: "'old' is removed" in server.log_path.read_text())
+        client = Client(server.address)
+        self.addCleanup(client.close)
+        ranks = [Rank(client, "old", 0, 1), Rank(client, "other", 0, 1)]
+        for _ in range(50):
+            for rank in ranks:
+                rank.send_attempts(1)
+            time.sleep(0.02)  # while rows of before go
+        if ranks[0].ack().segment > 1:  # else it was gone already
+            wait_for("the end of the removal", lambda: "'old' goes on" in server.log_path.read_text(), 20)
+        for rank in ranks:
+            rank.all_durable()
+        server.kill()
+        server.start()
+        for run in ("old", "other"):
+            rows = server.cli("export", run, "--format", "jsonl", "--what", "attempts")[1].splitlines()
+            self.assertEqual(len(rows), 50, f"{run}: what was durable is there")
+
     def test_a_zombie_stops_for_good(self):
         """A stopped trainer wakes up after its successor began: its client is fenced and says so, its training goes on unharmed."""
         server, _ = self.life()

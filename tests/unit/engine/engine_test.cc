@@ -210,6 +210,37 @@ TEST_F(EngineTest, ARestartOfAllRanksOpensASegment) {
   EXPECT_EQ(again.peer().hello_ack()->segment(), 2U);
 }
 
+TEST_F(EngineTest, ARunIsTakenUpOnlyOnceItsRemovalIsDone) {
+  std::string uid;
+  {
+    TestClient before(start(), {});
+    ASSERT_TRUE(before.join());
+    before.send_table();
+    before.send(before.report(1));
+    before.goodbye();
+    ASSERT_TRUE(eventually([&] { return before.peer().finished(); }));
+    uid = before.peer().hello_ack()->run_uid();
+  }
+  EXPECT_FALSE(engine_->unless_held("run", [] { FAIL() << "it is in memory"; }));
+  EXPECT_FALSE(engine_->unless_held("run", {}));
+  engine_.reset();
+
+  start();
+  EXPECT_TRUE(engine_->unless_held("run", {}));
+  TestClient after(*engine_, {.incarnation = 2});
+  EXPECT_TRUE(engine_->unless_held("run", [&] {
+    EXPECT_FALSE(after.join());
+    EXPECT_EQ(after.peer().ended()->cause(), v1::FAULT_CAUSE_SHUTTING_DOWN);
+    store_.clear();
+  }));
+  ASSERT_TRUE(after.reconnect(*engine_, 0));
+  EXPECT_NE(after.peer().hello_ack()->run_uid(), uid);
+  EXPECT_THROW(engine_->unless_held("other", [] { throw StoreError("full", true); }), StoreError);
+  EXPECT_TRUE(engine_->unless_held("other", {}));
+  TestClient other(*engine_, {.run = "other"});
+  EXPECT_TRUE(other.join());
+}
+
 TEST_F(EngineTest, AttemptsCloseWhenAllLiveRanksReportedOrByTime) {
   TestClient zero(start(), {.rank = 0, .world_size = 2});
   TestClient one(*engine_, {.rank = 1, .world_size = 2});

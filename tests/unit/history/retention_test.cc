@@ -96,6 +96,51 @@ TEST_F(Retain, OldRunsGoWithAllTheirRowsPinnedAndRunningOnesStay) {
   EXPECT_LT(std::filesystem::file_size(dir_.path / "history.db"), size);
 }
 
+TEST_F(Retain, ARunThatBeginsAnewWhileItIsRemovedKeepsWhatCame) {
+  fill(3);
+  StoreOptions options;
+  options.compaction.thread = false;
+  options.retention.max_age = std::chrono::hours(1);
+  store_ = SqliteStore::open(dir_.path, options);
+  std::string held;
+  store_->retention().set_holder([&](const std::string& name, const std::function<void()>& work) {
+    if (name == held) return false;
+    if (work) work();
+    return true;
+  });
+  while (count("reports") > 3 * 200 - 100) ASSERT_TRUE(store_->retention().step(4 * kDay));
+  held = "r1";
+  auto run = run_row("u1", "r1");
+  run.status = v1::RUN_STATUS_RUNNING;
+  const auto stream = incarnation_row("u1", 0, 99);
+  engine::CommitBatch batch;
+  batch.runs = {run};
+  batch.incarnations = {stream};
+  batch.tables = {table_row(stream, {{"t0"}})};
+  for (std::uint64_t a = 1; a <= 10; ++a) batch.reports.push_back(report_row(stream, a, 2000 + a, a, report_of({{0, 1}})));
+  batch.inputs = {{"u1", 2011, "input"}};
+  store_->commit(batch);
+  while (store_->retention().step(4 * kDay)) {
+  }
+  EXPECT_THAT(names(), ElementsAre("r1", "r3"));
+  EXPECT_EQ(count("reports WHERE run = 1 AND pos > 2000"), 10);
+  EXPECT_EQ(count("streams WHERE run = 1"), 2);
+  EXPECT_EQ(count("inputs WHERE run = 1 AND pos > 2000"), 1);
+  // One more of an incarnation that was there before.
+  engine::CommitBatch more;
+  more.reports = {report_row(incarnation_row("u1", 0, 1), 201, 2012, 201, report_of({{0, 1}}))};
+  store_->commit(more);
+  // It ended, and nobody has it in memory any more.
+  held.clear();
+  run.status = v1::RUN_STATUS_FINISHED;
+  batch = {};
+  batch.runs = {run};
+  store_->commit(batch);
+  while (store_->retention().step(5 * kDay)) {
+  }
+  EXPECT_THAT(names(), ElementsAre("r3"));
+}
+
 TEST_F(Retain, OnlyTheNewestRunsStay) {
   fill(4);
   RetentionOptions options;
