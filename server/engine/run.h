@@ -156,6 +156,8 @@ class Run {
   [[nodiscard]] AttemptCloser::Patience patience() const;
   // After a restart: ranks of a job that had just begun, and that found no server to join, come as late as those that had.
   void await_joiners();
+  // Why this client can't have the rank that `holder` had last.
+  [[nodiscard]] std::optional<v1::Fault> refusal(const v1::Hello& hello, const RankSlot& holder) const;
   [[nodiscard]] bool opens_segment(const v1::Hello& hello, const RankSlot* previous) const;
   [[nodiscard]] domain::Attempt attempt_base(const v1::Hello& hello, const RankSlot* previous) const;
   [[nodiscard]] v1::RunStatus status() const;
@@ -204,10 +206,11 @@ class Run {
   std::uint64_t rules_version_ = 0;                                     // of the configured ones looked at last
   domain::RunState state_;
   AttemptCloser closer_;
-  std::map<domain::Rank, std::shared_ptr<RankSlot>> slots_;  // newest incarnation of each rank, of any segment
-  std::vector<v1::SegmentSummary> segments_;                 // the newest kMaxSegments
-  std::map<domain::Attempt, v1::AttemptSummary> summaries_;  // of open attempts, for the tail
-  std::shared_ptr<const RankReading> restored_;              // of before this server began, for as long as no rank has told
+  std::map<domain::Rank, std::shared_ptr<RankSlot>> slots_;   // newest incarnation of each rank, of any segment
+  std::set<std::pair<domain::Rank, Incarnation>> were_here_;  // and were replaced, or are of before this server began
+  std::vector<v1::SegmentSummary> segments_;                  // the newest kMaxSegments
+  std::map<domain::Attempt, v1::AttemptSummary> summaries_;   // of open attempts, for the tail
+  std::shared_ptr<const RankReading> restored_;               // of before this server began, for as long as no rank has told
 
   // What recovery could not read; empty afterwards.
   struct Unreadable {

@@ -14,6 +14,7 @@ namespace scalewatch::engine {
 namespace {
 
 constexpr std::size_t kMaxSegments = 100;
+constexpr std::size_t kMaxWereHere = 100'000;
 constexpr std::int64_t kReturnMs = 35'000;  // clients reconnect within 30 s; then they send what they had kept
 constexpr std::int64_t kJoinMs = 5'000;     // ranks of a job join within this of each other
 
@@ -66,6 +67,27 @@ void Run::await_joiners() {
   joiners_until_ms_ = services_.clock.steady_ms() + kReturnMs;
 }
 
+// The older one, by their clocks, is a zombie of before while the newer one has the rank. Clocks are not that good: whoever was
+// never here is a restart (on another host, or after the clock was set back) once nobody else has the rank.
+std::optional<v1::Fault> Run::refusal(const v1::Hello& hello, const RankSlot& holder) const {
+  const Incarnation incarnation = incarnation_of(hello);
+  if (holder.incarnation == incarnation || hello.incarnation_order() >= holder.order) return std::nullopt;
+  const std::int64_t now = services_.clock.steady_ms();
+  const bool was_here = were_here_.contains({hello.rank(), incarnation});
+  const bool here = is_here(holder, now) && !holder.left;
+  const bool gone = !here && (holder.left || silence_of(holder, now) >= rules_->rank_lost_after_ms);
+  if (gone && !was_here) return std::nullopt;
+  v1::Fault fault;
+  fault.set_cause(was_here || here ? v1::FAULT_CAUSE_FENCED : v1::FAULT_CAUSE_SHUTTING_DOWN);
+  fault.set_message(was_here || here
+                        ? fenced_by(holder.hello)
+                        : "another client of rank " + std::to_string(hello.rank()) +
+                              ", newer by its clock, was here a moment ago: connect again, this one is taken once that one is "
+                              "silent for " +
+                              std::to_string(rules_->rank_lost_after_ms / 1000) + " s");
+  return fault;
+}
+
 bool Run::opens_segment(const v1::Hello& hello, const RankSlot* previous) const {
   if (segment_ == 0) return true;
   const std::int64_t now = services_.clock.steady_ms();
@@ -112,11 +134,9 @@ Run::Joined Run::join(const v1::Hello& hello, const std::shared_ptr<StreamImpl>&
   const auto known = slots_.find(hello.rank());
   std::shared_ptr<RankSlot> entry = known == slots_.end() ? nullptr : known->second;  // the newest incarnation so far
   Staged staged;
-  if (entry && entry->incarnation != incarnation && hello.incarnation_order() < entry->order) {
-    ++services_.counters.streams_fenced;
-    v1::Fault& fault = out.fault.emplace();
-    fault.set_cause(v1::FAULT_CAUSE_FENCED);
-    fault.set_message(fenced_by(entry->hello));
+  if (entry) out.fault = refusal(hello, *entry);
+  if (out.fault) {
+    if (out.fault->cause() == v1::FAULT_CAUSE_FENCED) ++services_.counters.streams_fenced;
     return out;
   }
   take_rules(staged);
@@ -135,6 +155,11 @@ Run::Joined Run::join(const v1::Hello& hello, const std::shared_ptr<StreamImpl>&
     slot->rank = hello.rank();
     slot->incarnation = incarnation;
     slot->order = hello.incarnation_order();
+    if (entry) {
+      slot->order = std::max(slot->order, entry->order + (entry->order == UINT64_MAX ? 0 : 1));
+      if (were_here_.size() >= kMaxWereHere) were_here_.clear();
+      were_here_.emplace(hello.rank(), entry->incarnation);
+    }
     slot->segment = segment_;
     slot->attempt_base = attempt_base(hello, entry.get());
     slot->begun_ms = services_.clock.steady_ms();

@@ -189,6 +189,7 @@ Run::SlotIndex Run::load_slots(HistoryStore& store) {
                                                     services_.options.limits, slot->table_version, unreadable_.rows));
     note_table(*slot, slot->table);
     index[{row.rank, row.incarnation}] = std::move(slot);
+    were_here_.emplace(row.rank, row.incarnation);
   }
   return index;
 }

@@ -131,6 +131,55 @@ TEST_F(EngineTest, ANewerIncarnationFencesTheOlderWhichCannotComeBack) {
   EXPECT_FALSE(new_client.peer().ended());
 }
 
+// Clients' clocks tell who is newer only while the other one is there.
+TEST_F(EngineTest, ARestartWhoseClockIsBehindIsTakenOnceTheOtherOneIsGone) {
+  const auto refused = [](TestClient& client) { return client.peer().ended()->cause(); };
+  {
+    TestClient ahead(start(), {.incarnation = 9});
+    ASSERT_TRUE(ahead.join());
+    TestClient behind(*engine_, {.incarnation = 5});
+    EXPECT_FALSE(behind.join());
+    EXPECT_EQ(refused(behind), v1::FAULT_CAUSE_FENCED);
+    ahead.send_table();
+    ahead.send(ahead.report(1));
+    ahead.goodbye();
+    ASSERT_TRUE(eventually([&] { return ahead.peer().finished(); }));
+    ASSERT_TRUE(behind.reconnect(*engine_, 0));
+    EXPECT_EQ(behind.peer().hello_ack()->segment(), 2U);
+    // What was here before it stays out.
+    EXPECT_FALSE(ahead.reconnect(*engine_, 1));
+    EXPECT_EQ(refused(ahead), v1::FAULT_CAUSE_FENCED);
+    behind.send_table();
+    behind.send(behind.report(1));
+    ASSERT_TRUE(behind.durable(1));
+    behind.stream().closed();
+    behind.connect(*engine_);
+    // Gone a moment ago: it may come back.
+    TestClient third(*engine_, {.incarnation = 3});
+    ASSERT_TRUE(eventually([&] {
+      clock_.now += 100;
+      return !overview().ranks().empty() && !overview().ranks(0).connected();
+    }));
+    EXPECT_FALSE(third.join());
+    EXPECT_EQ(refused(third), v1::FAULT_CAUSE_SHUTTING_DOWN);
+    clock_.now += 61'000;
+    ASSERT_TRUE(third.reconnect(*engine_, 0));
+    EXPECT_EQ(third.peer().hello_ack()->segment(), 3U);
+    third.send_table();
+    third.send(third.report(1));
+    ASSERT_TRUE(third.durable(1));
+  }
+  engine_.reset();
+  // Also after a restart.
+  start();
+  TestClient behind(*engine_, {.incarnation = 5});
+  EXPECT_FALSE(behind.join(1));
+  EXPECT_EQ(refused(behind), v1::FAULT_CAUSE_FENCED);
+  TestClient third(*engine_, {.incarnation = 3});
+  ASSERT_TRUE(third.join(1));
+  EXPECT_EQ(third.peer().hello_ack()->resume_after_seq(), 1U);
+}
+
 TEST_F(EngineTest, AReconnectResumesAfterWhatWasTaken) {
   TestClient client(start(), {});
   ASSERT_TRUE(client.join());
