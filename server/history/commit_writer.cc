@@ -43,6 +43,11 @@ void CommitWriter::forget() {
   streams_.clear();
 }
 
+std::int64_t CommitWriter::next_id(std::int64_t& newest, const char* select_newest) {
+  if (newest < 0) newest = connection_.scalar(select_newest);
+  return newest + 1;
+}
+
 std::int64_t CommitWriter::run_id(const std::string& uid) {
   if (const auto found = runs_.find(uid); found != runs_.end()) return found->second;
   Query query(connection_, "SELECT id FROM runs WHERE uid = ?", uid);
@@ -79,14 +84,16 @@ void CommitWriter::put(const engine::RunRow& row) {
 }
 
 void CommitWriter::put(const engine::IncarnationRow& row) {
+  const std::int64_t id = next_id(newest_stream_, "SELECT max(id) FROM streams");
   Query(connection_,
-        "INSERT INTO streams (run, rank, incarnation, ord, segment, attempt_base, durable_seq, has_left, hello) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run, rank, incarnation) DO UPDATE SET ord = excluded.ord, "
+        "INSERT INTO streams (id, run, rank, incarnation, ord, segment, attempt_base, durable_seq, has_left, hello) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run, rank, incarnation) DO UPDATE SET ord = excluded.ord, "
         "segment = excluded.segment, attempt_base = excluded.attempt_base, "
         "durable_seq = max(durable_seq, excluded.durable_seq), has_left = excluded.has_left, hello = excluded.hello",
-        run_id(row.run_uid), row.rank, bytes_of(row.incarnation), row.order, row.segment, row.attempt_base, row.durable_seq,
+        id, run_id(row.run_uid), row.rank, bytes_of(row.incarnation), row.order, row.segment, row.attempt_base, row.durable_seq,
         row.left, Blob{sealed(row.hello)})
       .run();
+  if (connection_.last_rowid() == id) newest_stream_ = id;  // else it was there
 }
 
 void CommitWriter::put(const engine::TableRow& row) {
@@ -100,18 +107,19 @@ void CommitWriter::put(const engine::TableRow& row) {
 void CommitWriter::put(const engine::ReportRow& row) {
   const std::int64_t run = run_id(row.run_uid);
   const std::int64_t stream = stream_id(run, row.rank, row.incarnation);
+  const std::int64_t id = next_id(newest_report_, "SELECT max(id) FROM reports");
   // Only a repeat of (stream, seq) is ignored: a pos that is taken is a mistake and must not drop a report in silence.
   Query(connection_,
-        "INSERT INTO reports (" SCALEWATCH_REPORT_CHECKED
-        ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (stream, seq) DO NOTHING",
-        run, stream, row.rank, row.seq, row.pos, row.segment, row.attempt, row.step, row.time_ms, row.retrospective, row.loss,
-        row.lr, row.grad_norm,
+        "INSERT INTO reports (id, " SCALEWATCH_REPORT_CHECKED
+        ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (stream, seq) DO NOTHING",
+        id, run, stream, row.rank, row.seq, row.pos, row.segment, row.attempt, row.step, row.time_ms, row.retrospective,
+        row.loss, row.lr, row.grad_norm,
         row_check(run, stream, row.rank, row.seq, row.pos, row.segment, row.attempt, row.step, row.time_ms, row.retrospective,
                   row.loss, row.lr, row.grad_norm))
       .run();
   if (connection_.changes() == 0) return;
-  Query(connection_, "INSERT INTO payloads (id, payload) VALUES (?, ?)", connection_.last_rowid(), Blob{sealed(row.payload)})
-      .run();
+  newest_report_ = id;
+  Query(connection_, "INSERT INTO payloads (id, payload) VALUES (?, ?)", id, Blob{sealed(row.payload)}).run();
   if (row.retrospective) return;
   ++stored_[stream];
   for (const auto& scaler : row.scalers) {

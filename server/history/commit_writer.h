@@ -28,6 +28,9 @@ class CommitWriter {
  private:
   using StreamKey = std::tuple<std::int64_t, std::uint32_t, engine::Incarnation>;
 
+  // The id after the newest one that was given out. SQLite would give ids of removed rows out again, and whoever remembers
+  // those (compaction, what waits to be released) would take the new rows for them.
+  std::int64_t next_id(std::int64_t& newest, const char* select_newest);
   std::int64_t run_id(const std::string& uid);
   std::int64_t stream_id(std::int64_t run, std::uint32_t rank, const engine::Incarnation& incarnation);
   void put(const engine::RunRow& row);
@@ -44,6 +47,8 @@ class CommitWriter {
   void bound_dead_letters(const engine::CommitBatch& batch);
 
   Connection& connection_;
+  std::int64_t newest_stream_ = -1;  // ids; -1 = not looked at yet
+  std::int64_t newest_report_ = -1;
   std::unordered_map<std::string, std::int64_t> runs_;
   std::map<StreamKey, std::int64_t> streams_;
   std::map<std::int64_t, std::size_t> stored_;

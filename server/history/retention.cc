@@ -91,8 +91,8 @@ bool Retention::step(std::int64_t now_ms) {
 }
 
 std::optional<Retention::Task> Retention::choose(std::int64_t now_ms) {
-  const std::int64_t runs = reader_.scalar("SELECT count(*) FROM runs");
-  const bool too_many = options_.max_runs > 0 && runs > options_.max_runs;
+  // Runs beyond their number; those that must wait are not made up for by newer ones.
+  std::int64_t too_many = options_.max_runs == 0 ? 0 : reader_.scalar("SELECT count(*) FROM runs") - options_.max_runs;
   const bool too_large = options_.max_bytes > 0 && used_bytes() > static_cast<std::int64_t>(options_.max_bytes);
   std::optional<Task> oldest;
   std::optional<Task> to_thin;
@@ -101,17 +101,21 @@ std::optional<Retention::Task> Retention::choose(std::int64_t now_ms) {
               kRunning);
   while (query.step()) {
     Task task{query.i64(0), query.bytes(1), query.bytes(2)};
-    if (is_pinned(task.name) || is_held(task.name) || has_unsent(task.run, task.uid)) continue;
-    task.ended = true;
+    if (is_pinned(task.name) || has_unsent(task.run, task.uid)) continue;
     const std::int64_t age = now_ms - query.i64(3);
-    task.remove = too_many || (options_.max_age.count() > 0 && age > options_.max_age.count());
+    task.ended = true;
+    task.remove = too_many > 0 || (options_.max_age.count() > 0 && age > options_.max_age.count());
+    if (is_held(task.name) || (task.remove && is_owed(task.uid))) {
+      --too_many;
+      continue;
+    }
     if (task.remove) return task;
     const bool old = options_.thin_after.count() > 0 && age > options_.thin_after.count();
     if ((old || too_large) && has_whole_stretch(task.run, UINT64_MAX)) {
       if (old) return task;
       if (!to_thin) to_thin = task;
     }
-    if (!oldest) oldest = task;
+    if (too_large && !oldest && !is_owed(task.uid)) oldest = task;
     if (!too_large && !old && options_.max_age.count() == 0) break;  // those that follow are newer
   }
   if (too_large && to_thin) return to_thin;
@@ -157,6 +161,15 @@ bool Retention::has_unsent(std::int64_t run, const std::string& uid) {
       "run = ?1), 0)) > coalesce((SELECT pos FROM feed_runs WHERE run_uid = ?2), 0)",
       run, uid);
   return query.step() && query.i64(0) != 0;
+}
+
+bool Retention::is_owed(const std::string& uid) {
+  constexpr std::int64_t kGivenUp = INT64_MAX;  // as next_try_ms
+  Query query(reader_,
+              "SELECT 1 FROM alerts JOIN outbox INDEXED BY outbox_by_alert ON outbox.alert_id = alerts.id "
+              "WHERE run_uid = ? AND delivered = 0 AND next_try_ms < ? LIMIT 1",
+              uid, kGivenUp);
+  return query.step();
 }
 
 std::int64_t Retention::chunk_bytes(std::int64_t run) {

@@ -73,7 +73,7 @@ class Retention {
     bool pressed = false;              // only while it is pressed
     bool quota = false;                // only until the run is within max_run_bytes
     bool keep_outbox = false;
-    bool ended = false;                // only while nobody holds the run
+    bool ended = false;  // only while nobody holds the run
   };
   // What a run's chunks take, as far as they were looked at.
   struct Size {
@@ -86,6 +86,8 @@ class Retention {
   std::optional<Task> choose_pressed();
   // Something of the run is not in the shared history and must be.
   [[nodiscard]] bool has_unsent(std::int64_t run, const std::string& uid);
+  // A sink has not taken all of the run's alerts: a resolve that goes with the run would never be sent.
+  [[nodiscard]] bool is_owed(const std::string& uid);
   // Looks at chunks that came since; the first time at all of the run's, without their pages of content.
   std::int64_t chunk_bytes(std::int64_t run);
   // The oldest stretch that still has chunks; absent: none that ends before `below`.

@@ -141,12 +141,52 @@ TEST_F(Retain, ARunThatBeginsAnewWhileItIsRemovedKeepsWhatCame) {
   EXPECT_THAT(names(), ElementsAre("r3"));
 }
 
+// Compaction remembers them: it would release the payloads of reports that came under ids of removed ones.
+TEST_F(Retain, IdsOfRemovedRowsAreNotGivenOutAgain) {
+  store_ = SqliteStore::open(dir_.path);
+  const auto commit = [&](const std::string& uid) {
+    const auto stream = incarnation_row(uid, 0, 1);
+    engine::CommitBatch batch;
+    batch.runs = {run_row(uid, uid)};
+    batch.incarnations = {stream};
+    for (std::uint64_t a = 1; a <= 3; ++a) batch.reports.push_back(report_row(stream, a, a, a, report_of({{0, 1}})));
+    store_->commit(batch);
+    store_->commit(batch);  // what is there stays as it is
+  };
+  commit("before");
+  store_->remove_run("before");
+  EXPECT_EQ(count("reports"), 0);
+  commit("after");
+  EXPECT_EQ(count("reports WHERE id BETWEEN 4 AND 6"), 3);
+  EXPECT_EQ(count("payloads WHERE id BETWEEN 4 AND 6"), 3);
+  EXPECT_EQ(count("streams WHERE id = 2"), 1);
+}
+
 TEST_F(Retain, OnlyTheNewestRunsStay) {
   fill(4);
   RetentionOptions options;
   options.max_runs = 2;
   keep(options, 4);
   EXPECT_THAT(names(), ElementsAre("r3", "r4"));
+}
+
+TEST_F(Retain, ARunOfWhichASinkHasNotTakenAllWaitsUntilItHas) {
+  fill(5);
+  engine::CommitBatch batch;
+  batch.outbox = {{"u1/a/resolved", "pager", "u1/a", "resolved", 1, "alert"}};
+  store_ = SqliteStore::open(dir_.path);
+  store_->commit(batch);
+  store_.reset();
+  RetentionOptions options;
+  options.max_runs = 3;
+  keep(options, 5);
+  EXPECT_THAT(names(), ElementsAre("r1", "r3", "r4", "r5")) << "none goes in its place";
+  batch = {};
+  batch.outbox_updates = {{.key = "u1/a/resolved", .sink = "pager", .delivered = true, .tries = 1, .last_error = {}}};
+  store_->commit(batch);
+  store_.reset();
+  keep(options, 5);
+  EXPECT_THAT(names(), ElementsAre("r3", "r4", "r5"));
 }
 
 TEST_F(Retain, ARunThatIsThinnedStillTellsItsExtremes) {
