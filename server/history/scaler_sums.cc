@@ -35,9 +35,22 @@ void sum_bucket(Connection& writer, std::int64_t run, std::uint32_t segment, std
 }  // namespace
 
 void sum_scalers(Connection& writer, std::int64_t run, std::uint32_t segment, std::uint64_t first, std::uint64_t last) {
-  // The first bucket may have begun in the stretch before; the last may go on.
+  // The first bucket may have begun in the stretch before; the last may go on. Attempts may lie far apart (a log's count of
+  // tokens, a client that jumps): only buckets that hold any are looked at.
   for (const std::uint32_t scaler : scaler_numbers(writer, run, segment)) {
-    for (std::uint64_t bucket = first / kScalerBucket; (bucket + 1) * kScalerBucket <= last; ++bucket) {
+    for (std::uint64_t begin = first - first % kScalerBucket;;) {
+      std::optional<std::uint64_t> next;
+      {
+        Query row(writer,
+                  "SELECT attempt FROM scaler_rows WHERE run = ? AND segment = ? AND scaler = ? AND attempt >= ? "
+                  "ORDER BY attempt LIMIT 1",
+                  run, segment, scaler, begin);
+        if (row.step()) next = row.u64(0);
+      }
+      if (!next) break;
+      const std::uint64_t bucket = *next / kScalerBucket;
+      begin = (bucket + 1) * kScalerBucket;
+      if (begin > last) break;
       Query known(writer, "SELECT 1 FROM scaler_sums WHERE run = ? AND segment = ? AND scaler = ? AND bucket = ?", run, segment,
                   scaler, bucket);
       if (!known.step()) sum_bucket(writer, run, segment, scaler, bucket);

@@ -191,6 +191,34 @@ TEST(Compaction, NewestAttemptsAndFaultyOnesStayWhole) {
   EXPECT_EQ((*lease).scalar("SELECT count(*) FROM reports"), 600);
 }
 
+// Its write transactions hold up all commits.
+TEST(Compaction, AttemptsThatLieFarApartCostNoMoreThanOthers) {
+  TempDir dir;
+  const auto store = SqliteStore::open(dir.path, by_hand());
+  const auto stream = incarnation_row("u1", 0, 1);
+  engine::CommitBatch batch;
+  batch.runs = {run_row("u1", "alpha")};
+  batch.incarnations = {stream};
+  batch.tables = {table_row(stream, {{"t0"}})};
+  for (std::uint64_t seq = 1; seq <= 200; ++seq) {
+    const std::uint64_t attempt = seq <= 70 ? seq : seq << 36;
+    batch.reports.push_back(report_row(stream, seq, seq, attempt, report_of({{0, 1}})));
+    batch.reports.back().scalers = {scaler_row(1, 2, 2)};
+  }
+  store->commit(batch);
+  store->compactor().run_now(true);
+  EXPECT_EQ(count(*store, "stretches"), 2);
+  EXPECT_GT(count(*store, "scaler_sums"), 100);
+  v1::GetScalerHistoryRequest request;
+  request.set_run("alpha");
+  request.set_max_points(10);
+  v1::GetScalerHistoryResponse response;
+  ASSERT_TRUE(make_history_api(*store)->get_scaler_history(request, response).ok());
+  std::uint64_t applied = 0;
+  for (const auto& point : response.points()) applied += point.applied();
+  EXPECT_EQ(applied, 200U);
+}
+
 TEST(Compaction, AnOlderFileIsCopiedAndBroughtUpToDate) {
   const auto batches = one_rank(9, 150);
   TempDir dir;
