@@ -27,7 +27,7 @@ Ballast::Ballast(std::filesystem::path file, std::uint64_t bytes) : file_(std::m
 }
 
 bool Ballast::make() {
-  const int descriptor = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+  const int descriptor = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
   if (descriptor < 0) return false;
   struct stat found {};
   int error = 0;

@@ -2,12 +2,15 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <string_view>
+#include <system_error>
 
 #include "server/engine/crc.h"
 
@@ -41,7 +44,7 @@ std::optional<Mark> parse(std::string_view line) {
 }  // namespace
 
 std::optional<Mark> read_mark(const std::filesystem::path& file) {
-  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) return std::nullopt;
   std::optional<Mark> newest;
   for (const off_t at : {off_t{0}, static_cast<off_t>(MarkWriter::kLine)}) {
@@ -56,7 +59,12 @@ std::optional<Mark> read_mark(const std::filesystem::path& file) {
 }
 
 MarkWriter::MarkWriter(const std::filesystem::path& file)
-    : descriptor_(::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644)) {}
+    // Whatever stands in its place, it is not waited for.
+    : descriptor_(::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644)) {
+  if (descriptor_ >= 0) return;
+  spdlog::warn("{}: cannot be written: {}; if commits were lost with the files beside it, nothing would tell", file.string(),
+               std::system_category().message(errno));
+}
 
 MarkWriter::~MarkWriter() {
   if (descriptor_ >= 0) ::close(descriptor_);

@@ -31,7 +31,8 @@ class MarkWriter {
  public:
   static constexpr std::size_t kLine = 256;
 
-  // Makes the file where it is missing. A mark that cannot be written is done without: what is durable is so without it.
+  // Makes the file where it is missing. A mark that cannot be written is done without, with a word in the log: what is durable
+  // is so without it.
   explicit MarkWriter(const std::filesystem::path& file);
   ~MarkWriter();
   MarkWriter(const MarkWriter&) = delete;

@@ -20,6 +20,7 @@ namespace {
 
 // "gradient", as the command writes it.
 std::string role_word(v1::Role role) {
+  if (!v1::Role_IsValid(role)) return "number " + std::to_string(static_cast<int>(role));
   std::string word = v1::Role_Name(role).substr(std::string_view("ROLE_").size());
   std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::tolower(c); });
   return word;

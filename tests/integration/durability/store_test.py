@@ -140,6 +140,16 @@ class StoreFiles(Case):
         server.start()
         self.assertIn(server.api("runs").get("runs", [{"name": "kept"}])[0]["name"], "kept")
 
+    def test_something_else_beside_it(self):
+        for name, told in (("history.mark", "nothing would tell"), ("ballast", "no room is kept for alerts")):
+            for make in (os.mkdir, os.mkfifo):
+                with self.subTest(name=name, made=make.__name__):
+                    server = self.server(start=False)
+                    server.data.mkdir()
+                    make(server.data / name)
+                    server.start()
+                    self.assertIn(told, server.log_path.read_text())
+
     def start_or_refuse(self, server):
         """True when it is ready; False when it ended by itself, with one line."""
         (server.folder / "ports").unlink(missing_ok=True)

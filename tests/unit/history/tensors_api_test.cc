@@ -241,6 +241,11 @@ TEST_F(TensorsApi, BadRequestsNameTheFieldAndUnknownTensorsTheNearest) {
   EXPECT_TRUE(api_->get_tensor_history(request, response).ok());
   request.set_max_points(10'001);
   EXPECT_THAT(api_->get_tensor_history(request, response).message, HasSubstr("max_points"));
+  request = of("layer.weight");
+  request.set_role(static_cast<v1::Role>(-1));
+  status = api_->get_tensor_history(request, response);
+  EXPECT_EQ(status.code, engine::Status::kNotFound);
+  EXPECT_THAT(status.message, HasSubstr("is not a number -1; it is there as"));
   request = of("layer.wieght");
   status = api_->get_tensor_history(request, response);
   EXPECT_EQ(status.code, engine::Status::kNotFound);
