@@ -150,10 +150,8 @@ void AlertBook::reconcile(const engine::RunContext& run, const std::vector<domai
     }
     each = next;
   }
-  if (!without.empty() || !gone.empty()) {
-    spdlog::info("run '{}' was read back: {} open findings had no open alert, and {} open alerts no open finding", run.name,
-                 without.size(), gone.size());
-  }
+  for (const auto& event : without) spdlog::info("run '{}' was read back: {} had no open alert", run.name, event.finding.id);
+  for (const auto& [id, entry] : gone) spdlog::info("run '{}' was read back: alert {} is over", run.name, id);
   if (!gone.empty()) resolve_these(run.run_uid, std::move(gone), "it is over where its run was read back", at, batch);
   stage_locked(run, without, at, batch);
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "server/app/system_clock.h"
 #include "server/history/clickhouse/feeder.h"
 #include "server/history/clickhouse/older.h"
 #include "server/history/clickhouse/shared.h"
@@ -16,18 +17,6 @@
 namespace scalewatch::clickhouse {
 
 using history::TempDir;
-
-class RealClock final : public engine::Clock {
- public:
-  [[nodiscard]] std::int64_t wall_ms() const override { return now<std::chrono::system_clock>(); }
-  [[nodiscard]] std::int64_t steady_ms() const override { return now<std::chrono::steady_clock>(); }
-
- private:
-  template <class Any>
-  static std::int64_t now() {
-    return std::chrono::duration_cast<std::chrono::milliseconds>(Any::now().time_since_epoch()).count();
-  }
-};
 
 class ClickHouseTest : public ::testing::Test {
  protected:
@@ -82,7 +71,7 @@ class ClickHouseTest : public ::testing::Test {
   std::string query(const std::string& sql) { return Connection(options_).query(sql); }
 
   Options options_;
-  RealClock clock_;
+  app::SystemClock clock_;
 };
 
 }  // namespace scalewatch::clickhouse

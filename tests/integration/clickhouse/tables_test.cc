@@ -27,8 +27,6 @@ TEST_F(ClickHouseTest, TablesGoUpAndAnOlderServerRefusesNewerOnes) {
   }
 }
 
-// Half of a run is of a server before there were scores.
-
 TEST_F(ClickHouseTest, ReportsAsReceivedGoAfterTheirTime) {
   TempDir dir;
   const auto store = history::SqliteStore::open(dir.path, by_hand());
@@ -47,62 +45,51 @@ TEST_F(ClickHouseTest, ReportsAsReceivedGoAfterTheirTime) {
   EXPECT_EQ(query("SELECT count() FROM reports"), "32\n");
 }
 
-TEST_F(ClickHouseTest, AnAlertOfAClockThatIsAheadChangesAllTheSame) {
-  const std::string uid = "00000000000000aa";
-  const engine::AlertRow firing{uid + "/f", uid, "NonFinite", 3, 2, 10, clock_.wall_ms() + 10'000'000, "firing"};
-  Shared shared(options_, clock_);
-  EXPECT_TRUE(shared.open_alerts(10).empty());
-  TempDir first_dir;
-  const auto first = history::SqliteStore::open(first_dir.path, by_hand());
-  engine::CommitBatch made;
-  made.runs = {{.run_uid = uid, .name = "ahead", .overview = {}}};
-  made.alerts = {firing};
-  first->commit(made);
-  Writer(options_, *first, "first").write_run(uid, row_version(1, 1000), 0, false);
-  ASSERT_EQ(shared.open_alerts(10).size(), 1U);
+// Alerts of a run that one server had, and another one has now.
+class AlertsThere : public ClickHouseTest {
+ protected:
+  struct Server {
+    Server(const Options& options, const std::string& name) : writer(options, *store, name) {}
+    TempDir dir;
+    const std::unique_ptr<history::SqliteStore> store = history::SqliteStore::open(dir.path, by_hand());
+    Writer writer;
+  };
+  enum State : std::int32_t { kFiring = 2, kAcknowledged = 3, kResolved = 5 };
+  void change(Server& server, State state, std::int64_t changed_ms, std::uint64_t version) {
+    engine::CommitBatch batch;
+    batch.runs = {{.run_uid = kUid, .name = "moves", .overview = {}}};
+    batch.alerts = {{kAlert, kUid, "NonFinite", 3, state, 10, changed_ms, "bytes"}};
+    server.store->commit(batch);
+    server.writer.write_run(kUid, version, 0, false);
+  }
+  // The first one tells of it at this time of its clock; the second one takes the run over, and ends it.
+  void fire_and_resolve(Server& first, std::int64_t fired_ms, Server& second) {
+    Shared shared(options_, clock_);
+    EXPECT_TRUE(shared.open_alerts(10).empty());
+    change(first, kFiring, fired_ms, row_version(1, 1000));
+    ASSERT_EQ(shared.open_alerts(10).size(), 1U);
+    ASSERT_TRUE(history::import_run(shared, kUid, 2, *second.store));
+    change(second, kResolved, clock_.wall_ms(), row_version(2, 1000));
+    EXPECT_EQ(second.store->find(kAlert)->state, kResolved);
+    EXPECT_TRUE(shared.open_alerts(10).empty());
+  }
 
-  TempDir second_dir;
-  const auto second = history::SqliteStore::open(second_dir.path, by_hand());
-  ASSERT_TRUE(history::import_run(shared, uid, 2, *second));
-  engine::CommitBatch changed;
-  changed.alerts = {firing};
-  changed.alerts[0].state = 5;  // resolved
-  changed.alerts[0].changed_ms = clock_.wall_ms();
-  second->commit(changed);
-  EXPECT_EQ(second->find(firing.id)->state, 5);
-  Writer(options_, *second, "second").write_run(uid, row_version(2, 1000), 0, false);
-  EXPECT_TRUE(shared.open_alerts(10).empty());
+  const std::string kUid = "00000000000000aa";
+  const std::string kAlert = kUid + "/f";
+};
+
+TEST_F(AlertsThere, OneOfAClockThatIsAheadChangesAllTheSame) {
+  Server first(options_, "first");
+  Server second(options_, "second");
+  fire_and_resolve(first, clock_.wall_ms() + 10'000'000, second);
 }
 
-TEST_F(ClickHouseTest, WhatAFormerOwnerStillSaysOfAnAlertDoesNotCount) {
-  const std::string uid = "00000000000000ab";
-  const engine::AlertRow firing{uid + "/f", uid, "NonFinite", 3, 2, 10, clock_.wall_ms(), "firing"};
-  engine::CommitBatch made;
-  made.runs = {{.run_uid = uid, .name = "late", .overview = {}}};
-  made.alerts = {firing};
-  Shared shared(options_, clock_);
-  TempDir first_dir;
-  const auto first = history::SqliteStore::open(first_dir.path, by_hand());
-  first->commit(made);
-  Writer former(options_, *first, "first");
-  EXPECT_TRUE(shared.open_alerts(10).empty());
-  former.write_run(uid, row_version(1, 1000), 0, false);
-
-  TempDir second_dir;
-  const auto second = history::SqliteStore::open(second_dir.path, by_hand());
-  ASSERT_TRUE(history::import_run(shared, uid, 2, *second));
-  engine::CommitBatch changed;
-  changed.alerts = {firing};
-  changed.alerts[0].state = 5;  // resolved
-  second->commit(changed);
-  Writer(options_, *second, "second").write_run(uid, row_version(2, 1000), 0, false);
-  EXPECT_TRUE(shared.open_alerts(10).empty());
-
-  changed.alerts[0].state = 3;  // acknowledged
-  changed.alerts[0].changed_ms = clock_.wall_ms() + 10'000'000;
-  first->commit(changed);
-  former.write_run(uid, row_version(1, 2000), 0, false);
-  EXPECT_TRUE(shared.open_alerts(10).empty());
+TEST_F(AlertsThere, WhatAFormerOwnerStillSaysDoesNotCount) {
+  Server first(options_, "first");
+  Server second(options_, "second");
+  fire_and_resolve(first, clock_.wall_ms(), second);
+  change(first, kAcknowledged, clock_.wall_ms() + 10'000'000, row_version(1, 2000));
+  EXPECT_TRUE(Shared(options_, clock_).open_alerts(10).empty());
   EXPECT_EQ(query("SELECT uniqExact(term) FROM alerts"), "2\n");
 }
 

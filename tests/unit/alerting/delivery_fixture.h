@@ -18,22 +18,11 @@
 #include <vector>
 
 #include "server/alerting/delivery.h"
+#include "server/app/system_clock.h"
 #include "tests/unit/alerting/http_server.h"
 #include "tests/unit/alerting/samples.h"
 
 namespace scalewatch::alerting {
-
-class RealClock : public engine::Clock {
- public:
-  [[nodiscard]] std::int64_t wall_ms() const override { return since<std::chrono::system_clock>(); }
-  [[nodiscard]] std::int64_t steady_ms() const override { return since<std::chrono::steady_clock>(); }
-
- private:
-  template <class C>
-  static std::int64_t since() {
-    return std::chrono::duration_cast<std::chrono::milliseconds>(C::now().time_since_epoch()).count();
-  }
-};
 
 // The outbox as the store keeps it, in memory.
 class MemoryOutbox : public engine::OutboxStore {
@@ -185,7 +174,7 @@ class DeliveryTest : public testing::Test {
   }
 
   MemoryOutbox store_;
-  RealClock clock_;
+  app::SystemClock clock_;
   DeliveryOptions options_;
   std::vector<SinkConfig> sinks_;
   std::unique_ptr<AlertBook> book_;

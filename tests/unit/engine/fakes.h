@@ -178,8 +178,8 @@ class MemoryOutbox final : public AlertOutbox {
   };
   std::mutex mutex;
   std::map<std::string, std::vector<Reconciled>> reconciled;  // by run: each call
-  std::map<std::string, std::string> reasons;  // of resolves, by alert
-  std::map<std::string, std::string> let_go;   // by run: why all was resolved
+  std::map<std::string, std::string> reasons;                 // of resolves, by alert
+  std::map<std::string, std::string> let_go;                  // by run: why all was resolved
 };
 
 class ManualClock final : public Clock {

@@ -3,82 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/unit/fleet/nodes.h"
+#include "tests/unit/fleet/fleet_fixture.h"
 
 namespace scalewatch::fleet::testing {
 namespace {
 
-using engine::testing::eventually;
-using engine::testing::TestClient;
 using ::testing::HasSubstr;
-
-class FleetTest : public ::testing::Test {
- protected:
-  // Names in the order in which `run` prefers them.
-  std::vector<std::string> order(const std::string& run = "run") const {
-    std::vector<std::string> names;
-    const auto all = parse_instances(instances_, "a");
-    for (const std::size_t index : ranking(run, all)) names.push_back(all[index].name);
-    return names;
-  }
-  std::string address(const std::string& name) const {
-    for (const Instance& each : parse_instances(instances_, "a")) {
-      if (each.name == name) return each.address;
-    }
-    return {};
-  }
-  Node& start(const std::string& name, FakeShared* shared) {
-    auto& store = stores_[name];
-    if (!store) store = std::make_shared<MemoryStore>();
-    nodes_[name] = std::make_unique<Node>(name, instances_, shared, store, required_);
-    return *nodes_[name];
-  }
-  void start_all(FakeShared* shared) {
-    for (const std::string& name : order()) start(name, shared);
-    for (const auto& [name, node] : nodes_) {
-      EXPECT_TRUE(eventually([&] { return node->fleet.stats().peers_alive == node->fleet.stats().peers; }));
-    }
-  }
-  Node& node(const std::string& name) { return *nodes_[name]; }
-  void kill(const std::string& name) { nodes_.erase(name); }
-  // The client's table and reports, all of them durable at the run's owner and in the shared history.
-  void share(TestClient& client, const std::string& owner, std::uint64_t first, std::uint64_t last) {
-    client.send_table();
-    for (std::uint64_t seq = first; seq <= last; ++seq) client.send(client.report(seq));
-    ASSERT_TRUE(client.durable(last));
-    const std::string uid = client.peer().hello_ack()->run_uid();
-    ASSERT_TRUE(eventually([&] { return node(owner).feed->owns(uid); }));
-    node(owner).feed->turn();
-  }
-
-  // As a client does: it goes where it is sent, and tries again when it is told to. Returns who took it.
-  std::string join(std::unique_ptr<TestClient>& client, std::string at, std::uint64_t last_seq, std::uint64_t durable_seq) {
-    for (int tries = 0; tries < 100; ++tries) {
-      if (!client) {
-        client = std::make_unique<TestClient>(node(at).engine, TestClient::Options{});
-      } else {
-        client->connect(node(at).engine);
-      }
-      if (client->join(last_seq, durable_seq)) return at;
-      const auto fault = client->peer().ended();
-      if (!fault) return "no answer";
-      if (fault->cause() == v1::FAULT_CAUSE_MOVED) {
-        for (const auto& [name, each] : nodes_) {
-          if (each->address() == fault->server()) at = name;
-        }
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-    return "nobody";
-  }
-
-  const std::string instances_ = "a=127.0.0.1:" + std::to_string(free_port()) + ",b=127.0.0.1:" + std::to_string(free_port()) +
-                                 ",c=127.0.0.1:" + std::to_string(free_port());
-  std::map<std::string, std::shared_ptr<MemoryStore>> stores_;
-  std::map<std::string, std::unique_ptr<Node>> nodes_;
-  FakeShared shared_;
-  bool required_ = true;
-};
 
 TEST_F(FleetTest, ClientsAreSentToTheRunsHomeAndEveryServerAnswersForIt) {
   start_all(nullptr);
@@ -184,19 +114,12 @@ TEST_F(FleetTest, ARunThatBeganAnewElsewhereIsTakenOverByWhoeverHadItFirst) {
 TEST_F(FleetTest, AServerThatDiedWhileItTookARunOverBringsItAgain) {
   start_all(&shared_);
   const auto names = order();
-  std::unique_ptr<TestClient> client;
-  ASSERT_EQ(join(client, names[0], 0, 0), names[0]);
-  const std::string uid = client->peer().hello_ack()->run_uid();
-  ASSERT_NO_FATAL_FAILURE(share(*client, names[0], 1, 3));
-  client.reset();
-  kill(names[0]);
-  ASSERT_EQ(join(client, names[2], 3, 3), names[1]);
-  ASSERT_NO_FATAL_FAILURE(share(*client, names[1], 4, 9));
-  client.reset();
-  kill(names[1]);
+  killed_with(3);
+  ASSERT_NO_FATAL_FAILURE(taken_and_killed(3, 9));
   EXPECT_EQ(shared_.claim("run", names[0]), 3U);
 
   start(names[0], &shared_);
+  std::unique_ptr<TestClient> client;
   ASSERT_EQ(join(client, names[2], 9, 9), names[0]);
   EXPECT_EQ(client->peer().hello_ack()->resume_after_seq(), 9U);
   EXPECT_EQ(node(names[0]).run("run").lost_reports(), 0U);
@@ -207,12 +130,8 @@ TEST_F(FleetTest, WhatWentOnWhileTheHistoryWasAwayGivesWayToWhatIsThere) {
   required_ = false;
   start_all(&shared_);
   const auto names = order();
+  const std::string uid = killed_with(3);
   std::unique_ptr<TestClient> client;
-  ASSERT_EQ(join(client, names[0], 0, 0), names[0]);
-  const std::string uid = client->peer().hello_ack()->run_uid();
-  ASSERT_NO_FATAL_FAILURE(share(*client, names[0], 1, 3));
-  client.reset();
-  kill(names[0]);
   ASSERT_EQ(join(client, names[2], 3, 3), names[1]);
   ASSERT_TRUE(eventually([&] { return node(names[1]).feed->owns(uid); }));
   node(names[1]).feed->turn();
@@ -232,16 +151,12 @@ TEST_F(FleetTest, WhatWentOnWhileTheHistoryWasAwayGivesWayToWhatIsThere) {
 TEST_F(FleetTest, AServerThatComesBackBeforeOthersTookItsRunsGoesOn) {
   start_all(&shared_);
   const std::string home = order()[0];
-  std::unique_ptr<TestClient> client;
-  ASSERT_EQ(join(client, home, 0, 0), home);
-  const std::string uid = client->peer().hello_ack()->run_uid();
-  ASSERT_NO_FATAL_FAILURE(share(*client, home, 1, 5));
-  client.reset();
-  kill(home);
+  const std::string uid = killed_with(5);
   start(home, &shared_);
   // Without any client: somebody must notice when they stay away.
   EXPECT_TRUE(eventually([&] { return node(home).fleet.holds("run"); }));
   EXPECT_TRUE(node(home).feed->owns(uid));
+  std::unique_ptr<TestClient> client;
   ASSERT_EQ(join(client, home, 5, 5), home);
   EXPECT_EQ(client->peer().hello_ack()->resume_after_seq(), 5U);
   EXPECT_EQ(node(home).fleet.stats().taken_over, 0U);
@@ -295,15 +210,11 @@ TEST_F(FleetTest, WhatOnlyTheSharedHistoryHasIsListedAndBrought) {
 TEST_F(FleetTest, WhatWasBroughtToAnswerAQuestionIsNoTakeover) {
   start_all(&shared_);
   const auto names = order();
-  std::unique_ptr<TestClient> client;
-  ASSERT_EQ(join(client, names[0], 0, 0), names[0]);
-  const std::string uid = client->peer().hello_ack()->run_uid();
-  ASSERT_NO_FATAL_FAILURE(share(*client, names[0], 1, 3));
-  client.reset();
-  kill(names[0]);
+  const std::string uid = killed_with(3);
   (void)node(names[1]).run("run");
   EXPECT_TRUE(node(names[1]).fleet.knows(uid));
   start(names[0], &shared_);
+  std::unique_ptr<TestClient> client;
   ASSERT_EQ(join(client, names[0], 3, 3), names[0]);
   ASSERT_NO_FATAL_FAILURE(share(*client, names[0], 4, 9));
   client.reset();

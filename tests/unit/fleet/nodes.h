@@ -74,6 +74,11 @@ class FakeShared final : public history::SharedHistory {
     return runs;
   }
   std::optional<history::SharedRun> find_run(const std::string& name_or_uid) override {
+    auto run = look(name_or_uid);
+    if (after_find) after_find();
+    return run;
+  }
+  std::optional<history::SharedRun> look(const std::string& name_or_uid) {
     if (away) throw engine::StoreError("the shared history is away", true);
     const auto row = rows.find_run(name_or_uid);
     const std::lock_guard lock(mutex);
@@ -99,6 +104,7 @@ class FakeShared final : public history::SharedHistory {
     std::uint64_t term = 0;
   };
   std::atomic<bool> away{false};
+  std::function<void()> after_find{};  // before it is told what was found; to be set while nobody asks
   MemoryStore rows;
   std::mutex mutex;
   std::map<std::string, Claim> claims;             // by name
@@ -155,6 +161,11 @@ class FakeFeed final : public history::SharedFeed {
       lost_(now.row.run_uid, now);
     }
   }
+  // As turn() does, of a claim that was seen a while ago.
+  void lose(const history::SharedRun& then) {
+    const std::lock_guard lock(mutex_);
+    lost_(then.row.run_uid, then);
+  }
   bool owns(const std::string& run_uid) {
     const std::lock_guard lock(mutex_);
     return owned_.contains(run_uid);
@@ -209,6 +220,22 @@ class MemoryApi final : public engine::HistoryApi {
   engine::Engine& engine_;
 };
 
+// What a server does with runs that move, in order: "go", "import", "come". The hooks are called as it does so.
+struct Moves {
+  void note(const std::string& what) {
+    const std::lock_guard lock(mutex);
+    all.push_back(what);
+  }
+  std::vector<std::string> seen() {
+    const std::lock_guard lock(mutex);
+    return all;
+  }
+  std::mutex mutex;
+  std::vector<std::string> all;
+  std::function<void()> at_import{};
+  std::function<void()> at_go{};
+};
+
 // One server. Ends as one that was killed: whatever is not in the shared history stays in `store`.
 class Node {
  public:
@@ -235,6 +262,8 @@ class Node {
                .required = required,
                .import =
                    [this, shared](const std::string& uid, std::uint64_t term) {
+                     moves.note("import");
+                     if (moves.at_import) moves.at_import();
                      const auto row = shared->rows.find_run(uid);
                      {
                        const std::lock_guard lock(store->mutex);
@@ -242,6 +271,12 @@ class Node {
                      }
                      feed->note_term(uid, term);
                      return copy_run(uid, shared->rows, *store);
+                   },
+               .alerts_come = [this](const std::string& /*uid*/) { moves.note("come"); },
+               .alerts_go =
+                   [this](const std::string& /*uid*/) {
+                     moves.note("go");
+                     if (moves.at_go) moves.at_go();
                    }}),
         engine(engine_options(), *store, outbox, clock),
         api(engine),
@@ -293,6 +328,7 @@ class Node {
  public:
   const std::shared_ptr<MemoryStore> store;
   const std::unique_ptr<FakeFeed> feed;
+  Moves moves;
 
  private:
   Peers peers_;

@@ -272,6 +272,20 @@ TEST_F(Store, AlertsAreListedWorstFirstThenNewestAndPaged) {
   EXPECT_FALSE(store_->find("z"));
 }
 
+// It comes back with another server's copy, under the same alerts.
+TEST_F(Store, ARunThatIsRemovedForAnothersCopyStillOwesItsPages) {
+  engine::CommitBatch batch;
+  batch.runs = {{.run_uid = "u7", .name = "moves", .overview = {}}};
+  batch.alerts = {{"u7/f", "u7", "Rule", 3, v1::ALERT_STATE_RESOLVED, 20, 1, "bytes"}};
+  batch.outbox = {{"u7/f/resolved", "hook", "u7/f", "resolved", 100, "blob"}};
+  store_->commit(batch);
+  store_->remove_run("u7");
+  EXPECT_FALSE(store_->find_run("u7"));
+  EXPECT_FALSE(store_->find("u7/f"));
+  ASSERT_EQ(store_->due_outbox(100, 10).size(), 1U);
+  EXPECT_EQ(store_->due_outbox(100, 10).at(0).row.key, "u7/f/resolved");
+}
+
 TEST_F(Store, OutboxTakesEachKeyAndSinkOnceAndFollowsItsUpdates) {
   engine::CommitBatch batch;
   batch.outbox = {{"a/firing", "hook", "a", "firing", 100, "blob"}, {"a/firing", "am", "a", "firing", 100, "blob"}};

@@ -1,0 +1,148 @@
+// A run moves one step at a time: what a server writes when it gives one up never lands on what it brings later.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "tests/unit/fleet/fleet_fixture.h"
+
+namespace scalewatch::fleet::testing {
+namespace {
+
+using ::testing::ElementsAre;
+
+// Lets what must not happen happen: holds its caller back until `seen`, or until it plainly does not come.
+class Gate {
+ public:
+  void wait_once() {
+    if (!used_.exchange(true)) seen_.get_future().wait_for(std::chrono::milliseconds(500));
+  }
+  void open() { seen_.set_value(); }
+  [[nodiscard]] bool used() const { return used_; }
+
+ private:
+  std::promise<void> seen_;
+  std::atomic<bool> used_{false};
+};
+
+class MovesTest : public FleetTest {
+ protected:
+  static std::string owner_in(MemoryStore& store) {
+    const auto row = store.find_run("run");
+    v1::GetRunResponse overview;
+    EXPECT_TRUE(row && overview.ParseFromString(row->overview));
+    return overview.run().instance();
+  }
+};
+
+// It found that another one has the run, and its clients come while it looks: that one is gone by now.
+TEST_F(MovesTest, AClientThatComesWhileAStartingServerLooksAtARunWaitsForThat) {
+  start_all(&shared_);
+  const auto names = order();
+  killed_with(3);
+  ASSERT_NO_FATAL_FAILURE(taken_and_killed(3, 9));
+  Gate gate;
+  shared_.after_find = [&] { gate.wait_once(); };
+  start(names[0], &shared_);
+  ASSERT_TRUE(eventually([&] { return gate.used(); }));
+  std::unique_ptr<TestClient> client;
+  ASSERT_EQ(join(client, names[0], 9, 9), names[0]);
+  gate.open();
+  ASSERT_NO_FATAL_FAILURE(share(*client, names[0], 10, 12));
+  node(names[0]).clock.now += 200;
+  EXPECT_TRUE(eventually([&] { return node(names[0]).run("run").attempts() == 12; }));
+  EXPECT_THAT(node(names[0]).moves.seen(), ElementsAre("go", "go", "import", "come"));
+}
+
+// What it wrote of a run that another one has is not stored yet when it takes that run.
+TEST_F(MovesTest, ARunIsBroughtBehindWhatWasStagedOfIt) {
+  start_all(&shared_);
+  const auto names = order();
+  killed_with(3);
+  ASSERT_NO_FATAL_FAILURE(taken_and_killed(3, 9));
+  stores_[names[0]]->refuse = true;
+  Node& back = start(names[0], &shared_);
+  std::string before;
+  back.moves.at_import = [&] { before = owner_in(*stores_[names[0]]); };
+  ASSERT_TRUE(eventually([&] { return !back.moves.seen().empty(); }));
+  std::unique_ptr<TestClient> client;
+  const auto joined = std::async(std::launch::async, [&] { return join(client, names[0], 9, 9); });
+  ASSERT_TRUE(eventually([&] { return back.moves.seen().size() > 1; }));
+  stores_[names[0]]->refuse = false;
+  joined.wait();
+  EXPECT_EQ(before, names[1]);  // was written, and then replaced
+}
+
+// Its clients were sent away, and one is back before the run is given up whole.
+TEST_F(MovesTest, WhoComesWhileARunIsGivenUpWaitsForThat) {
+  start_all(&shared_);
+  const auto names = order();
+  std::unique_ptr<TestClient> client;
+  ASSERT_EQ(join(client, names[0], 0, 0), names[0]);
+  ASSERT_NO_FATAL_FAILURE(share(*client, names[0], 1, 3));
+  Node& owner = node(names[0]);
+  Gate gate;
+  owner.moves.at_go = [&] { gate.wait_once(); };
+  EXPECT_EQ(shared_.claim("run", names[1]), 2U);
+  shared_.row_terms.begin()->second = 2;  // and it has shared more
+  const auto turned = std::async(std::launch::async, [&] { owner.feed->turn(); });
+  ASSERT_TRUE(eventually([&] { return gate.used(); }));
+  ASSERT_EQ(join(client, names[0], 3, 3), names[0]);
+  gate.open();
+  EXPECT_THAT(owner.moves.seen(), ElementsAre("go", "go", "import", "come"));
+  EXPECT_EQ(owner.fleet.stats().yielded, 1U);
+}
+
+// The news that another one had claimed it came late: this server has claimed it again since.
+TEST_F(MovesTest, WhatWasClaimedAgainIsNotGivenUpForAnOlderClaim) {
+  start_all(&shared_);
+  const auto names = order();
+  const std::string uid = killed_with(3);
+  ASSERT_NO_FATAL_FAILURE(taken_and_killed(3, 9));
+  const auto then = shared_.find_run("run");
+  start(names[0], &shared_);
+  std::unique_ptr<TestClient> client;
+  ASSERT_EQ(join(client, names[0], 9, 9), names[0]);
+  start(names[1], &shared_);
+  Node& owner = node(names[0]);
+  ASSERT_TRUE(eventually([&] { return owner.fleet.stats().peers_alive == 2; }));
+  ASSERT_EQ(then->term, 2U);
+  owner.feed->lose(*then);
+  client->send_table();
+  client->send(client->report(10));
+  ASSERT_TRUE(client->durable(10));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // it acts on that at once
+  EXPECT_TRUE(owner.fleet.holds("run"));
+  EXPECT_EQ(owner.fleet.stats().yielded, 0U);
+}
+
+// Of a job that was begun anew under its name: whoever asks for the older run must not cost the newer one.
+TEST_F(MovesTest, AQuestionAboutAnotherRunOfANameReplacesNothing) {
+  engine::CommitBatch batch;
+  batch.runs = {{.run_uid = "000000000000000a", .name = "twice", .status = v1::RUN_STATUS_FINISHED, .overview = {}}};
+  shared_.rows.commit(batch);
+  start_all(&shared_);
+  batch.runs.front().run_uid = "000000000000000b";
+  stores_["a"]->commit(batch);
+  EXPECT_FALSE(node("a").fleet.bring("000000000000000a"));
+  EXPECT_TRUE(node("a").fleet.knows("000000000000000b"));
+  EXPECT_TRUE(node("b").fleet.bring("000000000000000a"));
+}
+
+// It was lost when its server was killed, and another one went on with it: its alerts are that one's.
+TEST_F(MovesTest, ALostRunThatAnotherServerHasIsGivenUpAtAStart) {
+  start_all(&shared_);
+  const auto names = order();
+  const std::string uid = killed_with(3);
+  ASSERT_NO_FATAL_FAILURE(taken_and_killed(3, 9));
+  auto& row = stores_[names[0]]->runs[uid];
+  row.status = v1::RUN_STATUS_LOST;
+  row.worst_open = v1::SEVERITY_CRITICAL;
+  Node& back = start(names[0], &shared_);
+  EXPECT_TRUE(eventually([&] { return back.moves.seen() == std::vector<std::string>{"go"}; }));
+  EXPECT_TRUE(eventually([&] { return owner_in(*stores_[names[0]]) == names[1]; }));
+  EXPECT_FALSE(back.fleet.holds("run"));
+}
+
+}  // namespace
+}  // namespace scalewatch::fleet::testing
