@@ -1,12 +1,9 @@
 #include "server/alerting/alert_book.h"
 
-#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <chrono>
-#include <random>
-#include <stdexcept>
 #include <utility>
 
 #include "server/alerting/alert_text.h"
@@ -359,73 +356,6 @@ void AlertBook::loop() {
       wake_.wait_for(lock, std::chrono::milliseconds(left));
     }
   }
-}
-
-// ---- silences -------------------------------------------------------------------------------------------------------
-
-void AlertBook::silence(const v1::CreateSilenceRequest& request, Silenced done) {
-  std::lock_guard lock(mutex_);
-  engine::CommitBatch batch;
-  std::uint32_t alerts = 0;
-  v1::Silence silence = silence_locked(request, batch, alerts);
-  if (stopping_) return;
-  submit_locked(std::move(batch), [silence = std::move(silence), alerts, done = std::move(done)] { done(silence, alerts); });
-}
-
-void AlertBook::unsilence(const std::string& id, const std::string& who, std::function<void(const v1::Silence&)> done) {
-  std::lock_guard lock(mutex_);
-  engine::CommitBatch batch;
-  v1::Silence silence = unsilence_locked(id, who, batch);
-  if (stopping_) return;
-  submit_locked(std::move(batch), [silence = std::move(silence), done = std::move(done)] { done(silence); });
-}
-
-v1::Silence AlertBook::stage_silence(const v1::CreateSilenceRequest& request, engine::CommitBatch& batch,
-                                     std::uint32_t& alerts) {
-  std::lock_guard lock(mutex_);
-  return silence_locked(request, batch, alerts);
-}
-
-v1::Silence AlertBook::stage_unsilence(const std::string& id, const std::string& who, engine::CommitBatch& batch) {
-  std::lock_guard lock(mutex_);
-  return unsilence_locked(id, who, batch);
-}
-
-v1::Silence AlertBook::silence_locked(const v1::CreateSilenceRequest& request, engine::CommitBatch& batch,
-                                      std::uint32_t& alerts) {
-  const Now at = now();
-  v1::Silence silence = Silences::checked(request, at.wall);
-  if (silences_.full(at.wall)) {
-    throw std::length_error(fmt::format("{} silences have not ended, which is the limit: end some", Silences::kMax));
-  }
-  std::random_device random;
-  silence.set_id(fmt::format("{:08x}{:08x}", random(), random()));
-  silences_.put(silence, at.wall);
-  settle_all_at_ = 0;
-  for (const auto& [uid, run] : runs_) {
-    for (const auto& [id, entry] : run) alerts += silences_.takes(silence.id(), entry.alert) ? 1 : 0;
-  }
-  batch.silences.push_back(Silences::row(silence));
-  return silence;
-}
-
-v1::Silence AlertBook::unsilence_locked(const std::string& id, const std::string& who, engine::CommitBatch& batch) {
-  const Now at = now();
-  const v1::Silence* found = silences_.find(id);
-  if (found == nullptr) throw std::out_of_range(fmt::format("unknown silence '{}'; list silences for those that exist", id));
-  if (found->ends_ms() <= at.wall) throw std::logic_error(fmt::format("silence '{}' has ended", id));
-  v1::Silence silence = *found;
-  silence.set_ends_ms(at.wall);
-  silence.set_ended_by(who);
-  silences_.put(silence, at.wall);
-  settle_all_at_ = 0;
-  batch.silences.push_back(Silences::row(silence));
-  return silence;
-}
-
-std::vector<v1::Silence> AlertBook::silences(bool ended) {
-  std::lock_guard lock(mutex_);
-  return silences_.list(clock_.wall_ms(), ended);
 }
 
 }  // namespace scalewatch::alerting
