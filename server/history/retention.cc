@@ -105,7 +105,7 @@ std::optional<Retention::Task> Retention::choose(std::int64_t now_ms) {
     const std::int64_t age = now_ms - query.i64(3);
     task.ended = true;
     task.remove = too_many > 0 || (options_.max_age.count() > 0 && age > options_.max_age.count());
-    if (is_held(task.name) || (task.remove && is_owed(task.uid))) {
+    if (is_held(task.name) || (task.remove && is_owed(task.uid, age))) {
       --too_many;
       continue;
     }
@@ -115,7 +115,7 @@ std::optional<Retention::Task> Retention::choose(std::int64_t now_ms) {
       if (old) return task;
       if (!to_thin) to_thin = task;
     }
-    if (too_large && !oldest && !is_owed(task.uid)) oldest = task;
+    if (too_large && !oldest && !is_owed(task.uid, age)) oldest = task;
     if (!too_large && !old && options_.max_age.count() == 0) break;  // those that follow are newer
   }
   if (too_large && to_thin) return to_thin;
@@ -163,7 +163,13 @@ bool Retention::has_unsent(std::int64_t run, const std::string& uid) {
   return query.step() && query.i64(0) != 0;
 }
 
-bool Retention::is_owed(const std::string& uid) {
+bool Retention::is_owed(const std::string& uid, std::int64_t age_ms) {
+  // Alerts of a run that is lost resolve once it is gone for good (rules.run_gone_after, a day), unless that is switched off.
+  constexpr std::int64_t kOpenMs = 7LL * 24 * 3'600'000;
+  if (age_ms < kOpenMs) {
+    Query open(reader_, "SELECT 1 FROM alerts WHERE run_uid = ? AND state IN (2, 3, 4) LIMIT 1", uid);
+    if (open.step()) return true;
+  }
   constexpr std::int64_t kGivenUp = INT64_MAX;  // as next_try_ms
   Query query(reader_,
               "SELECT 1 FROM alerts JOIN outbox INDEXED BY outbox_by_alert ON outbox.alert_id = alerts.id "

@@ -86,8 +86,8 @@ class Retention {
   std::optional<Task> choose_pressed();
   // Something of the run is not in the shared history and must be.
   [[nodiscard]] bool has_unsent(std::int64_t run, const std::string& uid);
-  // A sink has not taken all of the run's alerts: a resolve that goes with the run would never be sent.
-  [[nodiscard]] bool is_owed(const std::string& uid);
+  // A sink has not taken all of the run's alerts, or some are open still: resolves that go with the run would never be sent.
+  [[nodiscard]] bool is_owed(const std::string& uid, std::int64_t age_ms);
   // Looks at chunks that came since; the first time at all of the run's, without their pages of content.
   std::int64_t chunk_bytes(std::int64_t run);
   // The oldest stretch that still has chunks; absent: none that ends before `below`.

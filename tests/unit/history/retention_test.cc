@@ -189,6 +189,30 @@ TEST_F(Retain, ARunOfWhichASinkHasNotTakenAllWaitsUntilItHas) {
   EXPECT_THAT(names(), ElementsAre("r3", "r4", "r5"));
 }
 
+TEST_F(Retain, ARunWithOpenAlertsWaitsUntilTheyResolveButNotForEver) {
+  fill(3);
+  const auto set = [&](const std::string& uid, v1::AlertState state, std::int64_t changed_ms) {
+    store_ = SqliteStore::open(dir_.path);
+    engine::CommitBatch batch;
+    batch.alerts = {{uid + "/a", uid, "Rule", 1, state, 1, changed_ms, "blob"}};
+    store_->commit(batch);
+    store_.reset();
+  };
+  RetentionOptions options;
+  options.max_age = std::chrono::hours(1);
+  set("u1", v1::ALERT_STATE_FIRING, 2);
+  set("u2", v1::ALERT_STATE_ACKNOWLEDGED, 2);
+  keep(options, 3);
+  EXPECT_THAT(names(), ElementsAre("r1", "r2", "r3"));
+  store_.reset();
+  set("u1", v1::ALERT_STATE_RESOLVED, 3);
+  keep(options, 3);
+  EXPECT_THAT(names(), ElementsAre("r2", "r3"));
+  store_.reset();
+  keep(options, 9);
+  EXPECT_THAT(names(), ElementsAre("r3"));
+}
+
 TEST_F(Retain, ARunThatIsThinnedStillTellsItsExtremes) {
   fill(2);
   RetentionOptions options;
