@@ -1,10 +1,12 @@
 // Records a second through scalewatchd into ClickHouse, beside ClickHouse's own inserts of the same rows.
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <stdexcept>
 #include <string>
@@ -16,6 +18,7 @@
 #include "server/history/clickhouse/native.h"
 #include "server/history/clickhouse/tables.h"
 #include "tests/bench/clickhouse/parts.h"
+#include "tests/bench/support/capture.h"
 #include "tests/bench/support/load.h"
 #include "tests/bench/support/server_process.h"
 
@@ -36,6 +39,13 @@ double cpu_of_server() {
 
 namespace {
 
+double own_cpu() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) / 1e6; };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
 std::uint64_t number(clickhouse::Connection& connection, const std::string& sql) {
   const std::string answer = connection.query(sql + " FORMAT RowBinary");
   return clickhouse::RowReader(answer).u64();
@@ -48,6 +58,11 @@ std::uint64_t rows_there(clickhouse::Connection& connection, const std::string& 
 }
 
 double through(const Arguments& arguments, const clickhouse::Options& options, Output& out) {
+  constexpr std::size_t kDemos = 4;
+  constexpr std::size_t kAttempts = 1100;  // of each
+  std::vector<CapturedRun> captured;
+  if (!arguments.measured)
+    captured = capture_demo(std::filesystem::canonical("/proc/self/exe").parent_path() / "bench-demo", kDemos, kAttempts);
   const std::string config = "collection:\n  stats_leader: false\nhistory:\n  clickhouse:\n    hosts: " + options.hosts +
                              "\n    database: " + options.database + "\n";
   ServerProcess server(config);
@@ -56,6 +71,8 @@ double through(const Arguments& arguments, const clickhouse::Options& options, O
   load_options.server = server.address();
   load_options.streams = arguments.streams;
   load_options.tensors = arguments.tensors;
+  if (!arguments.measured) load_options.replay = &captured;
+  const double own_before = own_cpu();
   const double cpu_before = cpu_of_server();
   const auto begin = Clock::now();
   Load load(load_options);
@@ -63,6 +80,7 @@ double through(const Arguments& arguments, const clickhouse::Options& options, O
   const std::uint64_t during = rows_there(connection, options.database);
   const double loaded = seconds_since(begin);
   const auto totals = load.finish();
+  const double own = own_cpu() - own_before;
   const double expected = static_cast<double>(totals.durable - totals.thinned) * arguments.tensors;
   std::uint64_t there = 0;
   for (std::uint64_t before = 1; there < static_cast<std::uint64_t>(expected) && before != there;) {
@@ -82,6 +100,7 @@ double through(const Arguments& arguments, const clickhouse::Options& options, O
   out.put("  records", static_cast<double>(there), "", 0);
   out.put("  reports thinned", static_cast<double>(totals.thinned), "", 0);
   out.put("  scalewatchd's CPU a record", server.cpu_seconds() / static_cast<double>(there) * 1e9, "ns", 0);
+  out.put("  the clients' CPU a record", own / static_cast<double>(there) * 1e9, "ns", 0);
   out.put("  ClickHouse's CPU a record", cpu / static_cast<double>(there) * 1e9, "ns", 0);
   out.put("  scalewatchd's peak memory", static_cast<double>(server.peak_memory()) / 1e6, "MB", 0);
   server.stop();

@@ -1,8 +1,11 @@
 // Records a second from clients through scalewatchd into ClickHouse, beside ClickHouse's own inserts of the same rows on the
 // same machine; bytes a record there; and questions about a history of which only ClickHouse has the rows.
-//   scalewatch_bench_clickhouse [--json] [--only inserts|questions] [--seconds N] [--streams N] [--tensors N] [--attempts N]
+//   scalewatch_bench_clickhouse [--json] [--measured] [--only inserts|questions] [--seconds N] [--streams N] [--tensors N]
+//   [--attempts N]
 //                               [--wide N] [--long N]
-// --tensors: of a stream and attempt. --attempts and --wide: attempts and tensors of the wide history that is asked about;
+// What clients send are the statistics of 4,400 attempts of four demos, captured before, as with tests/bench/ingest;
+// --measured: they measure tensors of 64 elements themselves. --tensors: of a stream and attempt. --attempts and --wide:
+// attempts and tensors of the wide history that is asked about;
 // --long: attempts of the one with 32 tensors; 0: none. bench.py starts the server and names it in SCALEWATCH_CLICKHOUSE.
 #include <cstdlib>
 #include <map>
@@ -24,6 +27,8 @@ Arguments parse(int argc, char** argv) {
     const std::string_view flag = argv[i];
     if (flag == "--json") {
       out.json = true;
+    } else if (flag == "--measured") {
+      out.measured = true;
     } else if (const auto found = numbers.find(flag); found != numbers.end() && i + 1 < argc) {
       *found->second = static_cast<std::uint32_t>(std::strtoul(argv[++i], nullptr, 10));
     } else if (flag == "--only" && i + 1 < argc) {

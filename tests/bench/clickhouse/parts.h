@@ -14,7 +14,8 @@ using Clock = std::chrono::steady_clock;
 
 struct Arguments {
   bool json = false;
-  std::string only;  // inserts or questions; empty: both
+  bool measured = false;  // clients measure small tensors, in place of sending what demos sent
+  std::string only;       // inserts or questions; empty: both
   std::uint32_t seconds = 10;
   std::uint32_t streams = 8;
   std::uint32_t tensors = 1000;
