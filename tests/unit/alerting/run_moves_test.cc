@@ -200,7 +200,7 @@ TEST(RunMoves, WhoGivesARunUpDoesNotPageWhatWaits) {
 }
 
 // A change of the book's own is on its way to the store when the run leaves.
-TEST(RunMoves, WhatCloseAnAlertIsLaterThanAnyChangeOfIt) {
+TEST(RunMoves, WhatClosesAnAlertIsLaterThanAnyChangeOfIt) {
   Place one;
   one.stage(Change::kOpened);
   const engine::CommitBatch on_its_way = one.staged(Change::kUpdated);

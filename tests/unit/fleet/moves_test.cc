@@ -27,6 +27,9 @@ class Gate {
 
 class MovesTest : public FleetTest {
  protected:
+  void TearDown() override {
+    for (auto& [name, store] : stores_) store->refuse = false;  // or its server would not end
+  }
   static std::string owner_in(MemoryStore& store) {
     const auto row = store.find_run("run");
     v1::GetRunResponse overview;
@@ -67,7 +70,7 @@ TEST_F(MovesTest, ARunIsBroughtBehindWhatWasStagedOfIt) {
   ASSERT_TRUE(eventually([&] { return !back.moves.seen().empty(); }));
   std::unique_ptr<TestClient> client;
   const auto joined = std::async(std::launch::async, [&] { return join(client, names[0], 9, 9); });
-  ASSERT_TRUE(eventually([&] { return back.moves.seen().size() > 1; }));
+  EXPECT_TRUE(eventually([&] { return back.moves.seen().size() > 1; }));
   stores_[names[0]]->refuse = false;
   joined.wait();
   EXPECT_EQ(before, names[1]);  // was written, and then replaced
