@@ -178,12 +178,7 @@ void Sender::receive(Clock::time_point now) {
     const std::optional<std::string> bytes = stream_->read();
     if (!bytes) break;
     auto message = unpack(*bytes);
-    if (!message) {
-      status_.last_fault = "the server sent bytes that are no message of this protocol";
-      stream_.reset();
-      retry(now);
-      return;
-    }
+    if (!message) return on_end({13, "the server sent bytes that are no message of this protocol"}, now);  // INTERNAL
     if (auto* hello = std::get_if<HelloAck>(&*message)) handle(std::move(*hello), now);
     if (const auto* ack = std::get_if<Ack>(&*message)) handle(*ack, now);
     if (const auto* fault = std::get_if<Fault>(&*message)) handle(*fault, now);

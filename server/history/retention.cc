@@ -86,7 +86,9 @@ bool Retention::step(std::int64_t now_ms) {
   }
   const bool taken_up = task_->ended && is_held(task_->name);
   if (taken_up) spdlog::info("history: run '{}' goes on: what is left of it stays", task_->name);
+  removing_ = task_->remove && !taken_up ? task_->run : -1;
   if (taken_up || !(task_->remove ? remove(*task_) : thin(*task_))) task_.reset();
+  if (!task_) removing_ = -1;
   return true;
 }
 

@@ -58,6 +58,9 @@ class Retention {
     return remove({.run = run, .uid = uid, .name = {}, .remove = true, .keep_outbox = true});
   }
 
+  // Which run is being removed, piece by piece: answers about it would lack what is gone. -1: none. Any thread.
+  [[nodiscard]] std::int64_t removing() const { return removing_; }
+
   // One small piece of work; false when there is nothing to do now. `now_ms`: Unix milliseconds.
   bool step(std::int64_t now_ms);
   // Gives free pages back to the file system, a few; false when no more than `keep` are left.
@@ -116,6 +119,7 @@ class Retention {
   mutable std::mutex told_mutex_;
   std::map<std::string, std::uint64_t, std::less<>> told_;  // see run_bytes()
   std::optional<Task> task_;
+  std::atomic<std::int64_t> removing_{-1};
   std::int64_t begun_ = -1;  // the stretch that is being thinned
   std::optional<std::int64_t> looked_ms_;
   std::atomic<bool> keep_unsent_{false};

@@ -106,7 +106,7 @@ void Api::do_get_run(const v1::GetRunRequest& request, v1::GetRunResponse& respo
   // All of one moment: between two, an alert could change its state and be in neither list, or in both.
   std::optional<ReadPool::Lease> lease(std::in_place, pool_);
   std::optional<StoredRun> found = find_stored_run(**lease, request.run());
-  if (!found) {
+  if (!found || found->id == store_.retention().removing()) {
     lease.reset();  // one at a time
     found = run_named(request.run());
     lease.emplace(pool_);
@@ -132,7 +132,10 @@ void Api::do_get_run(const v1::GetRunRequest& request, v1::GetRunResponse& respo
 StoredRun Api::run_named(const std::string& name_or_uid) {
   if (name_or_uid.empty()) invalid("run", "is empty; give a run's name or run_uid");
   ReadPool::Lease lease(pool_);
-  if (auto run = find_stored_run(*lease, name_or_uid)) return std::move(*run);
+  if (auto run = find_stored_run(*lease, name_or_uid)) {
+    if (run->id != store_.retention().removing()) return std::move(*run);
+    throw ApiError{{engine::Status::kNotFound, "run \"" + name_or_uid + "\" is being removed: its time is over"}};
+  }
   names::NearestNames nearest(name_or_uid);
   Query names(*lease, "SELECT name FROM runs ORDER BY name LIMIT ?", kMaxCompared);
   bool any = false;

@@ -68,9 +68,11 @@ StreamEnd StreamGuard::later(auth::Refusal cause, const std::string& why) {
 }
 
 // Its limits of runs meet a Hello, those of tensors what follows.
-void StreamGuard::note(const v1::Fault& fault) {
-  if (fault.cause() != v1::FAULT_CAUSE_LIMIT) return;
-  gate_.refused(told_tensors_ ? auth::Refusal::kTensors : auth::Refusal::kRuns);
+std::optional<StreamEnd> StreamGuard::ended(const v1::Fault& fault) {
+  if (fault.cause() != v1::FAULT_CAUSE_LIMIT) return std::nullopt;
+  if (!told_tensors_) return later(auth::Refusal::kRuns, fault.message());  // there will be fewer, as runs end
+  gate_.refused(auth::Refusal::kTensors);
+  return std::nullopt;
 }
 
 std::optional<StreamEnd> StreamGuard::greet(const v1::Hello& hello) {

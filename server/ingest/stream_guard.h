@@ -37,8 +37,9 @@ class StreamGuard {
   std::optional<StreamEnd> check(const v1::ClientMessage& message, std::size_t bytes);
   // After check(): how long to wait before the next message is read.
   [[nodiscard]] std::chrono::milliseconds wait() const { return wait_; }
-  // The engine ends the stream with this: counted where it is a limit of the server's own. Any thread.
-  void note(const v1::Fault& fault);
+  // The engine ends the stream with this: counted where it is a limit of the server's own. What to end it with in place of the
+  // fault, if anything. Any thread.
+  std::optional<StreamEnd> ended(const v1::Fault& fault);
   // The client takes nothing of what it is sent.
   void note_slow_reader() { gate_.refused(auth::Refusal::kSlowReader); }
 

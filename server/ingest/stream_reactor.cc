@@ -90,7 +90,9 @@ void StreamReactor::resume() {
 }
 
 void StreamReactor::end(const v1::Fault& fault) {
-  if (guard_) guard_->note(fault);
+  if (guard_) {
+    if (const auto instead = guard_->ended(fault)) return end_by(*instead);
+  }
   v1::ServerMessage message;
   *message.mutable_fault() = fault;
   std::lock_guard lock(mutex_);

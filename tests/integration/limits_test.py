@@ -257,7 +257,8 @@ class OfAllTogether(LimitsCase):
         self.assert_ends(long, grpc.StatusCode.INVALID_ARGUMENT, "longer than 16 bytes")
         third = self.session(token)
         third.send(third.hello("c"))
-        self.assertEqual([fault.cause for fault in self.assert_ends(third, BAD, "2 runs are watched already")], [LIMIT])
+        # Not for good: there will be fewer, as runs end.
+        self.assertEqual(self.assert_ends(third, BAD, "2 runs are watched already"), [])
         self.assertEqual((self.refused("tensors"), self.refused("runs")), (1, 1))
         first.send(first.report(1))
         self.assertTrue(first.wait("ack", lambda s: s.durable() == 1))

@@ -8,6 +8,7 @@ namespace scalewatch::history {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 class Retain : public ::testing::Test {
  protected:
@@ -108,7 +109,16 @@ TEST_F(Retain, ARunThatBeginsAnewWhileItIsRemovedKeepsWhatCame) {
     if (work) work();
     return true;
   });
+  const auto api = make_history_api(*store_);
+  const auto told = [&] {
+    v1::GetAttemptRequest request;
+    request.set_run("r1");
+    v1::GetAttemptResponse response;
+    return api->get_attempt(request, response).message;
+  };
+  EXPECT_EQ(told(), "");
   while (count("reports") > 3 * 200 - 100) ASSERT_TRUE(store_->retention().step(4 * kDay));
+  EXPECT_THAT(told(), HasSubstr("is being removed"));  // and not what is left of it
   held = "r1";
   auto run = run_row("u1", "r1");
   run.status = v1::RUN_STATUS_RUNNING;
@@ -125,6 +135,7 @@ TEST_F(Retain, ARunThatBeginsAnewWhileItIsRemovedKeepsWhatCame) {
   EXPECT_THAT(names(), ElementsAre("r1", "r3"));
   EXPECT_EQ(count("reports WHERE run = 1 AND pos > 2000"), 10);
   EXPECT_EQ(count("streams WHERE run = 1"), 2);
+  EXPECT_EQ(told(), "");
   EXPECT_EQ(count("inputs WHERE run = 1 AND pos > 2000"), 1);
   // One more of an incarnation that was there before.
   engine::CommitBatch more;
