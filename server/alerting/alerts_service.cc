@@ -101,10 +101,10 @@ class AlertsService final : public v1::Alerts::Service {
   grpc::Status answer(grpc::ServerContext* context, engine::Status (engine::AlertsApi::*function)(const Request&, Response&),
                       const Request& request, Response& response) {
     engine::AlertsApi& api = api_of(*context);
-    if (options_.gate == nullptr) return auth::to_grpc((api.*function)(request, response));
+    if (options_.gate == nullptr) return auth::to_grpc((api.*function)(request, response), *context);
     return auth::answer(options_.gate, *context, [&](const auth::Caller& caller) {
       auth::GuardedAlerts guarded(api, *options_.gate, caller, options_.name_of);
-      return auth::to_grpc((guarded.*function)(request, response));
+      return auth::to_grpc((guarded.*function)(request, response), *context);
     });
   }
 

@@ -57,6 +57,11 @@ void validate(const Config& config) {
     } catch (const std::invalid_argument& error) {
       throw ConfigError(std::string("fleet.instances: ") + error.what());
     }
+    if (!config.gate.tokens_file.empty() && config.fleet.token_file.empty()) {
+      throw ConfigError(
+          "fleet.token_file: is empty, and auth.tokens_file is set: the other servers would refuse this one; `scalewatch admin "
+          "token create --scope read --scope operate` makes a token");
+    }
   } else if (!config.fleet.self.empty()) {
     throw ConfigError("fleet.self: is set, and fleet.instances is empty");
   }

@@ -97,14 +97,16 @@ void FleetWiring::serve(engine::HistoryApi& history, engine::AlertsApi& alerts) 
   serving_ = std::make_unique<Serving>(fleet_, history, alerts, store_);
 }
 
-FleetWiring::Serving::Serving(fleet::Fleet& fleet, engine::HistoryApi& own_history, engine::AlertsApi& local_alerts,
+FleetWiring::Serving::Serving(fleet::Fleet& fleet, engine::HistoryApi& local_history, engine::AlertsApi& local_alerts,
                               engine::HistoryStore& store)
-    : locator(fleet, own_history),
-      history(std::make_unique<fleet::FleetHistory>(locator, own_history)),
-      alerts(std::make_unique<fleet::FleetAlerts>(locator, local_alerts, store, fleet.self().name)),
-      own_alerts(local_alerts, store, fleet.self().name),
+    : locator(fleet, local_history),
+      history(std::make_unique<fleet::FleetHistory>(locator, local_history)),
+      alerts(std::make_unique<fleet::FleetAlerts>(locator, local_alerts, store)),
+      own_history(fleet, locator.shared_only(), local_history),
+      own_alerts(locator, local_alerts, store),
       history_service{
           .mark = fleet::mark_of,
+          .identity = fleet.peers().identity(),
           .own = own_history,
           .holds = [&fleet](const std::string& run) { return fleet.holds(run); },
           .is_elsewhere = [this](const std::string& run) { return locator.server_of(run) != nullptr; },

@@ -9,6 +9,7 @@
 #include "server/fleet/fleet.h"
 #include "server/fleet/fleet_alerts.h"
 #include "server/fleet/fleet_history.h"
+#include "server/fleet/own_history.h"
 #include "server/history/history_service.h"
 #include "server/history/shared_history.h"
 #include "server/history/sqlite_store.h"
@@ -32,10 +33,12 @@ class FleetWiring {
 
  private:
   struct Serving {
-    Serving(fleet::Fleet& fleet, engine::HistoryApi& own_history, engine::AlertsApi& own_alerts, engine::HistoryStore& store);
+    Serving(fleet::Fleet& fleet, engine::HistoryApi& local_history, engine::AlertsApi& local_alerts,
+            engine::HistoryStore& store);
     fleet::Locator locator;
     std::unique_ptr<fleet::FleetHistory> history;
     std::unique_ptr<fleet::FleetAlerts> alerts;
+    fleet::OwnHistory own_history;
     fleet::OwnAlerts own_alerts;
     history::ServiceFleet history_service;
     alerting::AlertsFleet alerts_service;

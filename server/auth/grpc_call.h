@@ -21,6 +21,13 @@ inline grpc::Status to_grpc(const engine::Status& status) {
   return {static_cast<grpc::StatusCode>(status.code), status.message};
 }
 
+// The same of a list that says what it lacks, which goes beside it: in the trailing metadata kNote.
+inline constexpr char kNote[] = "scalewatch-note";
+inline grpc::Status to_grpc(const engine::Status& status, grpc::ServerContext& context) {
+  if (status.ok() && !status.message.empty()) context.AddTrailingMetadata(kNote, status.message);
+  return to_grpc(status);
+}
+
 // Of a call under way whose caller may not go on.
 inline engine::Status lost(const Caller& caller) {
   if (!caller.known()) return {engine::Status::kUnauthenticated, "the token of this call was revoked or has expired"};

@@ -49,9 +49,11 @@ Status GuardedAlerts::list_alerts(const v1::ListAlertsRequest& request, v1::List
   if (caller_.may_read_all()) return api_.list_alerts(request, response);
   if (Status status = check_watch(caller_, name_of_, request.run()); !status.ok()) return status;
   v1::ListAlertsRequest next = request;
+  Status status;
   for (int page = 0; page < kMostPages; ++page) {
     v1::ListAlertsResponse all;
-    if (Status status = api_.list_alerts(next, all); !status.ok()) return status;
+    status = api_.list_alerts(next, all);
+    if (!status.ok()) return status;
     for (v1::Alert& alert : *all.mutable_alerts()) {
       if (!caller_.may_read(alert.run())) continue;
       hide_others(caller_, alert);
@@ -61,7 +63,7 @@ Status GuardedAlerts::list_alerts(const v1::ListAlertsRequest& request, v1::List
     if (response.alerts_size() > 0 || all.next_page_token().empty()) break;
     next.set_page_token(all.next_page_token());
   }
-  return {};
+  return status;
 }
 
 Status GuardedAlerts::get_alert(const v1::GetAlertRequest& request, v1::GetAlertResponse& response) {

@@ -47,9 +47,11 @@ Status GuardedHistory::list_runs(const v1::ListRunsRequest& request, v1::ListRun
   if (caller_.may_read_all()) return api_.list_runs(request, response);
   if (Status status = check_read_some(caller_); !status.ok()) return status;
   v1::ListRunsRequest next = request;
+  Status status;
   for (int page = 0; page < kMostPages; ++page) {
     v1::ListRunsResponse all;
-    if (Status status = api_.list_runs(next, all); !status.ok()) return status;
+    status = api_.list_runs(next, all);
+    if (!status.ok()) return status;
     for (v1::RunSummary& run : *all.mutable_runs()) {
       if (caller_.may_read(run.name())) response.mutable_runs()->Add(std::move(run));
     }
@@ -57,7 +59,7 @@ Status GuardedHistory::list_runs(const v1::ListRunsRequest& request, v1::ListRun
     if (response.runs_size() > 0 || all.next_page_token().empty()) break;
     next.set_page_token(all.next_page_token());
   }
-  return {};
+  return status;
 }
 
 Status GuardedHistory::get_run(const v1::GetRunRequest& request, v1::GetRunResponse& response) {

@@ -129,6 +129,7 @@ int perform(CommandLine& line, const Environment& env) {
   if (line.streams && env.interrupt) stop = env.interrupt();
   if (line.local) return line.local(screen_for(line.global, env), stop);
   Client client(line.global.server, line.global.credentials, stop);
+  client.on_note([&env](const std::string& note) { env.err << "scalewatch: " << names::escape(note) << '\n'; });
   try {
     return line.action(client, screen_for(line.global, env), stop);
   } catch (const CallError&) {

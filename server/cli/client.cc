@@ -4,6 +4,8 @@
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
+#include <mutex>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -16,6 +18,7 @@ namespace scalewatch::cli {
 namespace {
 
 constexpr std::chrono::seconds kDeadline{10};
+constexpr const char* kNote = "scalewatch-note";  // of a list: what it may lack
 // A page of 1,000 findings with their advice is larger than gRPC's default of 4 MB.
 constexpr int kMaxMessageBytes = 64 << 20;
 // What a server may send before it is told that there is room for more: a page then comes at once, not 64 KB at a time.
@@ -76,6 +79,9 @@ struct Client::Impl {
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::History::Stub> history;
   std::unique_ptr<v1::Alerts::Stub> alerts;
+  std::function<void(const std::string&)> on_note;
+  std::mutex notes_mutex;
+  std::set<std::string> notes;  // that were told
 
   [[noreturn]] void fail(const grpc::Status& status) const {
     const std::string said = names::escape(status.error_message());
@@ -133,7 +139,14 @@ struct Client::Impl {
     Response response;
     const auto status = (stub.*method)(&context, request, &response);
     if (!status.ok()) fail(status);
+    const auto note = context.GetServerTrailingMetadata().find(kNote);
+    if (note != context.GetServerTrailingMetadata().end()) tell({note->second.data(), note->second.size()});
     return response;
+  }
+
+  void tell(const std::string& note) {
+    const std::lock_guard lock(notes_mutex);
+    if (on_note && notes.insert(note).second) on_note(note);
   }
 
   template <class Response, class Open>
@@ -153,6 +166,10 @@ struct Client::Impl {
 Client::Client(const std::string& server, const Credentials& credentials, std::stop_token stop)
     : impl_(std::make_unique<Impl>(server, credentials, std::move(stop))) {}
 Client::~Client() = default;
+
+void Client::on_note(std::function<void(const std::string&)> told) {
+  impl_->on_note = std::move(told);
+}
 
 v1::ListRunsResponse Client::list_runs(const v1::ListRunsRequest& request) {
   return impl_->call(*impl_->history, &v1::History::Stub::ListRuns, request);

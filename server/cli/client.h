@@ -51,6 +51,10 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
+  // Called with what an answer may lack, as the server says it, once for the same words. Not thread-safe: before the first
+  // call.
+  void on_note(std::function<void(const std::string&)> told);
+
   v1::ListRunsResponse list_runs(const v1::ListRunsRequest& request);
   v1::GetRunResponse get_run(const v1::GetRunRequest& request);
   v1::ListTensorsResponse list_tensors(const v1::ListTensorsRequest& request);

@@ -248,7 +248,15 @@ bool Fleet::import(const history::SharedRun& there, std::uint64_t term) {
   }
   if (!flush()) return false;
   const std::lock_guard lock(import_mutex_);
-  if (!parts_.import(uid, term)) return false;
+  bool imported = false;
+  try {
+    imported = parts_.import(uid, term);
+  } catch (...) {
+    parts_.feed->disown(uid);
+    throw;
+  }
+  parts_.feed->disown(uid);  // it came from there; own() says what is to go there from now on
+  if (!imported) return false;
   const auto& then = term == 0 ? parts_.alerts_go : parts_.alerts_come;
   if (then) then(uid);
   return true;
@@ -268,7 +276,8 @@ std::vector<Peer*> Fleet::holders(const std::string& name_or_uid) const {
            peers_.alive(), kHeld, kAskHolders, [&](Peer& peer, grpc::ClientContext* context, auto* response, auto done) {
              peer.history().async()->GetRun(context, &request, response, std::move(done));
            })) {
-    if (answer.status.ok()) found.push_back(answer.peer);
+    // A server that refuses the question has the run: it would not have looked who asks otherwise.
+    if (answer.peer->refused(answer.status) || answer.status.ok()) found.push_back(answer.peer);
   }
   return found;
 }

@@ -81,10 +81,11 @@ class Fleet final : public engine::RunPlacement {
   [[nodiscard]] history::SharedHistory* shared() const { return parts_.shared; }
   // The server of this name is this one, or is there.
   [[nodiscard]] bool is_there(const std::string& instance) const;
-  // The store has the run.
-  [[nodiscard]] bool knows(const std::string& run_uid) const;
+  // Whose the run is, as the store has it ("": nobody's in particular); absent: the store has none of that run_uid.
+  [[nodiscard]] std::optional<std::string> owner_here(const std::string& run_uid) const;
   // Copies a run that only the shared history has into the store, for questions; it stays whose it was. False: there is none.
-  bool bring(const std::string& name_or_uid);
+  // `own`: only one that this server claimed last.
+  bool bring(const std::string& name_or_uid, bool own = false);
   // The peers that have the run in memory.
   [[nodiscard]] std::vector<Peer*> holders(const std::string& name_or_uid) const;
   [[nodiscard]] Stats stats() const;

@@ -16,11 +16,16 @@
 
 namespace scalewatch::fleet {
 
-// The alerts of this server alone, as other servers ask for them: without those of runs that have moved away.
+[[nodiscard]] inline std::string run_of(const std::string& alert_id) {
+  return alert_id.substr(0, alert_id.find('/'));
+}
+
+// The alerts of this server alone, as other servers ask for them: without those of runs that have moved away, with those that
+// of its own runs only the shared history has.
 class OwnAlerts : public engine::AlertsApi {
  public:
-  // Both must outlive this. `self`: this server's name.
-  OwnAlerts(engine::AlertsApi& all, engine::HistoryStore& store, std::string self);
+  // All must outlive this.
+  OwnAlerts(Locator& locator, engine::AlertsApi& all, engine::HistoryStore& store);
 
   engine::Status list_alerts(const v1::ListAlertsRequest& request, v1::ListAlertsResponse& response) override;
   engine::Status acknowledge(const v1::AcknowledgeAlertRequest& request, v1::AcknowledgeAlertResponse& response) override;
@@ -33,15 +38,25 @@ class OwnAlerts : public engine::AlertsApi {
   engine::Status replay_dead_letters(const v1::ReplayDeadLettersRequest& request,
                                      v1::ReplayDeadLettersResponse& response) override;
 
+ protected:
+  // Of all runs, merged: what is here, what these peers tell and what nobody of them does. `silent`: those that do not answer.
+  engine::Status list_merged(const v1::ListAlertsRequest& request, const std::vector<Peer*>& peers, bool own,
+                             v1::ListAlertsResponse& response, std::vector<Peer*>& silent);
+
+  Locator& locator_;
+
  private:
+  engine::Status list_here(const v1::ListAlertsRequest& request, v1::ListAlertsResponse& response);
+  // What was asked of a run that the store does not have, while the shared history has it as this server's: it is here now.
+  [[nodiscard]] bool brought(const engine::Status& status, const std::string& run);
+
   engine::AlertsApi& all_;
   engine::HistoryStore& store_;
-  const std::string self_;
 };
 
 class FleetAlerts final : public OwnAlerts {
  public:
-  FleetAlerts(Locator& locator, engine::AlertsApi& all, engine::HistoryStore& store, const std::string& self);
+  using OwnAlerts::OwnAlerts;
 
   engine::Status list_alerts(const v1::ListAlertsRequest& request, v1::ListAlertsResponse& response) override;
   engine::Status acknowledge(const v1::AcknowledgeAlertRequest& request, v1::AcknowledgeAlertResponse& response) override;
@@ -62,8 +77,6 @@ class FleetAlerts final : public OwnAlerts {
   [[nodiscard]] std::vector<Peer*> peers() const { return locator_.fleet().peers().alive(); }
   // Appends what each server has; those of a server that does not answer are left out.
   engine::Status silences_of_all(const v1::ListSilencesRequest& request, std::vector<Kept>& all);
-
-  Locator& locator_;
 };
 
 // What the other servers' WatchAlerts tell.

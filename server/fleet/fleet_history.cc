@@ -1,9 +1,12 @@
 #include "server/fleet/fleet_history.h"
 
+#include <algorithm>
 #include <atomic>
+#include <set>
 #include <thread>
 #include <utility>
 
+#include "server/auth/grpc_call.h"
 #include "server/fleet/run_list.h"
 
 namespace scalewatch::fleet {
@@ -13,7 +16,6 @@ namespace {
 using std::chrono::milliseconds;
 using SteadyClock = std::chrono::steady_clock;
 
-constexpr milliseconds kListTimeout{3000};
 constexpr milliseconds kBelieve{2000};  // where a run was found
 constexpr std::size_t kMaxFound = 10'000;
 
@@ -27,14 +29,20 @@ engine::Status by_run(Locator& locator, engine::HistoryApi& local, const Request
   grpc::ClientContext context;
   peer->prepare(context, kForwarded, kCallTimeout);
   const grpc::Status status = (peer->history().*there)(&context, request, &response);
-  if (!is_silence(status)) return to_status(status);
+  engine::Status told = to_status(*peer, status);
+  if (!is_silence(status) && told.code != engine::Status::kNotFound) return told;
+  // What this server has of the run is better than nothing.
   response.Clear();
-  return (local.*here)(request, response);
+  engine::Status own = (local.*here)(request, response);
+  return own.code == engine::Status::kNotFound && !is_silence(status) ? told : own;
 }
 
 }  // namespace
 
-engine::Status to_status(const grpc::Status& status) {
+engine::Status to_status(Peer& peer, const grpc::Status& status) {
+  if (peer.refused(status)) {
+    return {engine::Status::kFailedPrecondition, peer.why_missing() + " (" + status.error_message() + ")"};
+  }
   switch (status.error_code()) {
     case grpc::StatusCode::DEADLINE_EXCEEDED:
     case grpc::StatusCode::CANCELLED:
@@ -44,6 +52,24 @@ engine::Status to_status(const grpc::Status& status) {
     default:
       return {static_cast<engine::Status::Code>(status.error_code()), status.error_message()};
   }
+}
+
+bool tells_all(const grpc::ClientContext& context) {
+  return context.GetServerTrailingMetadata().count(auth::kNote) == 0;
+}
+
+std::string missing(Locator& locator, const std::vector<Peer*>& told, const std::string& what) {
+  Fleet& fleet = locator.fleet();
+  // What is shared of theirs is in the list.
+  const bool whole = locator.shared_only().whole();
+  std::string text;
+  for (const Instance& instance : fleet.peers().all()) {
+    const Peer* peer = fleet.peers().named(instance.name);
+    if (peer == nullptr || std::find(told.begin(), told.end(), peer) != told.end() || (whole && !peer->refuses())) continue;
+    text += (text.empty() ? "" : "; ") + peer->why_missing() + ": its " + what + " may be missing";
+  }
+  if (fleet.shared() == nullptr || whole) return text;
+  return text + (text.empty() ? "" : "; ") + kNotWhole + ": " + what + " that only it has are missing";
 }
 
 bool is_silence(const grpc::Status& status) {
@@ -86,11 +112,13 @@ std::optional<Peer*> Locator::look(const std::string& name_or_uid) {
     if (peer != nullptr && peer->alive()) return peer;
   }
   Peer* best = nullptr;
+  Peer* refusing = nullptr;
   std::int64_t newest = known ? here.run().last_report_ms() : -1;
   for (const auto& answer : ask<v1::GetRunResponse>(fleet_.peers().alive(), kForwarded, kCallTimeout,
                                                     [&](Peer& peer, grpc::ClientContext* context, auto* out, auto done) {
                                                       peer.history().async()->GetRun(context, &request, out, std::move(done));
                                                     })) {
+    if (answer.peer->refused(answer.status)) refusing = answer.peer;
     if (!answer.status.ok()) continue;
     if (answer.response.run().instance() == answer.peer->instance().name) return answer.peer;
     if (answer.response.run().last_report_ms() > newest) {
@@ -98,8 +126,9 @@ std::optional<Peer*> Locator::look(const std::string& name_or_uid) {
       best = answer.peer;
     }
   }
-  if (!known && best == nullptr && !fleet_.bring(name_or_uid)) return std::nullopt;
-  return best;
+  if (known || best != nullptr || fleet_.bring(name_or_uid)) return best;
+  if (refusing != nullptr) return refusing;  // it may have the run, and says what is wrong
+  return std::nullopt;
 }
 
 // ---- calls ----------------------------------------------------------------------------------------------------------
@@ -131,27 +160,44 @@ engine::Status FleetHistory::get_heat_map(const v1::GetHeatMapRequest& request, 
   return by_run(locator_, local_, request, response, &Api::get_heat_map, &Stub::GetHeatMap);
 }
 
-// Every list is in the same order, so the first page of all is within the first pages of each.
+// Every list is in the same order, so the first page of all is within the first pages of each. It is made anew without a server
+// that turns out not to answer: of its runs others tell then.
 engine::Status FleetHistory::list_runs(const v1::ListRunsRequest& request, v1::ListRunsResponse& response) {
   const Fleet& fleet = locator_.fleet();
   RunListMerge merge(request);
   if (engine::Status status = merge.begin(); !status.ok()) return status;
   std::vector<Peer*> peers = fleet.peers().alive();
-  std::vector<RunListMerge::Source> sources;
-  sources.push_back({fleet.self().name,
-                     [&](const v1::ListRunsRequest& page, v1::ListRunsResponse& out) { return local_.list_runs(page, out); }});
-  for (Peer* peer : peers) {
-    sources.push_back({peer->instance().name, [peer](const v1::ListRunsRequest& page, v1::ListRunsResponse& out) {
-                         grpc::ClientContext context;
-                         peer->prepare(context, kForwarded, kListTimeout);
-                         return to_status(peer->history().ListRuns(&context, page, &out));
+  while (true) {
+    SharedOnly::Tellers tellers{{fleet.self().name}};
+    std::vector<RunListMerge::Source> sources;
+    sources.push_back({fleet.self().name, [&](const v1::ListRunsRequest& page, v1::ListRunsResponse& out) {
+                         return local_.list_runs(page, out);
                        }});
+    for (Peer* peer : peers) {
+      tellers.servers.insert(peer->instance().name);
+      sources.push_back({peer->instance().name, [peer, &tellers](const v1::ListRunsRequest& page, v1::ListRunsResponse& out) {
+                           grpc::ClientContext context;
+                           peer->prepare(context, kForwarded, kListTimeout);
+                           engine::Status status = to_status(*peer, peer->history().ListRuns(&context, page, &out));
+                           // Asked before the shared history is, which then tells the rest.
+                           if (!tells_all(context)) tellers.servers.erase(peer->instance().name);
+                           if (peer->refuses()) status.code = engine::Status::kUnavailable;
+                           return status;
+                         }});
+    }
+    sources.push_back({"", [&](const v1::ListRunsRequest& page, v1::ListRunsResponse& out) {
+                         for (v1::RunSummary& run : locator_.shared_only().runs(page, tellers))
+                           *out.add_runs() = std::move(run);
+                         return engine::Status();
+                       }});
+    locator_.shared_only().refresh(tellers.servers);
+    std::set<std::string> left_out;
+    engine::Status status = merge.run(sources, response, left_out);
+    if (!status.ok()) return status;
+    if (left_out.empty()) return {engine::Status::kOk, missing(locator_, peers, "runs")};
+    std::erase_if(peers, [&](const Peer* peer) { return left_out.contains(peer->instance().name); });
+    response.Clear();
   }
-  sources.push_back({"", [&](const v1::ListRunsRequest& page, v1::ListRunsResponse& out) {
-                       for (v1::RunSummary& run : locator_.shared_only().runs(page)) *out.add_runs() = std::move(run);
-                       return engine::Status();
-                     }});
-  return merge.run(sources, response);
 }
 
 bool tail_elsewhere(Locator& locator, const std::string& run, const std::function<bool(const v1::TailRunResponse&)>& write,
@@ -177,7 +223,7 @@ bool tail_elsewhere(Locator& locator, const std::string& run, const std::functio
   }
   over = true;
   watcher.join();
-  end = to_status(reader->Finish());
+  end = to_status(*peer, reader->Finish());
   return true;
 }
 

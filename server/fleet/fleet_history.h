@@ -1,7 +1,8 @@
 // The History API over the whole fleet: what is asked of a run is answered by the server that has it, lists are those of all.
 //
 // Only what a client asks comes here; what another server passes on is answered by the local API, so that no call goes round.
-// A server that does not answer is left out of lists; of its runs the local API tells what the servers share. Thread-safe.
+// A server that does not answer is left out of lists; of its runs the local API tells what the servers share, and where that
+// may not be all the answer says so (Status::message of one that is ok). Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -19,6 +20,7 @@
 namespace scalewatch::fleet {
 
 inline constexpr std::chrono::milliseconds kCallTimeout{10'000};  // of a call that is passed on
+inline constexpr std::chrono::milliseconds kListTimeout{3'000};   // of a server's part of a list
 
 // Which server answers for a run.
 class Locator {
@@ -27,7 +29,7 @@ class Locator {
   Locator(Fleet& fleet, engine::HistoryApi& local);
   // Null: this one, also for a run that nobody knows.
   [[nodiscard]] Peer* server_of(const std::string& name_or_uid);
-  [[nodiscard]] const Fleet& fleet() const { return fleet_; }
+  [[nodiscard]] Fleet& fleet() const { return fleet_; }
   [[nodiscard]] SharedOnly& shared_only() { return shared_only_; }
 
  private:
@@ -65,9 +67,15 @@ class FleetHistory final : public engine::HistoryApi {
   engine::HistoryApi& local_;
 };
 
-[[nodiscard]] engine::Status to_status(const grpc::Status& status);
+// What to tell a client of a call that ended so at this peer.
+[[nodiscard]] engine::Status to_status(Peer& peer, const grpc::Status& status);
 // The peer did not answer, which is no answer about what was asked.
 [[nodiscard]] bool is_silence(const grpc::Status& status);
+
+// Of a call for a server's part of a list, which has ended: nothing is missing in it.
+[[nodiscard]] bool tells_all(const grpc::ClientContext& context);
+// What a list of `what` lacks that these peers have told their part of; empty: nothing.
+[[nodiscard]] std::string missing(Locator& locator, const std::vector<Peer*>& told, const std::string& what);
 
 // TailRun, piped from wherever the run is. False: it is here. `write` returns false, and `cancelled` true, when the reader is
 // gone.

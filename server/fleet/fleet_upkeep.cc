@@ -136,17 +136,28 @@ void Fleet::look_after_runs() {
 
 // Runs that began here, and those that went on here while the shared history was away: others may have had these since.
 void Fleet::feed_new() {
+  std::vector<std::string> unfed;
   {
     const std::lock_guard lock(mutex_);
-    unfed_ = std::any_of(entries_.begin(), entries_.end(),
-                         [](const auto& each) { return each.second.state == State::kHere && !each.second.fed; });
+    for (const auto& [run, entry] : entries_) {
+      if (entry.state == State::kHere && !entry.fed) unfed.push_back(run);
+    }
+    unfed_ = !unfed.empty();
     if (!unfed_) return;
   }
-  for (const auto& overview : engine_->overviews()) {
-    const std::string& run = overview->run().name();
+  std::map<std::string, std::string> uids;  // by name
+  for (const auto& overview : engine_->overviews()) uids[overview->run().name()] = overview->run().run_uid();
+  for (const std::string& run : unfed) {
     const std::lock_guard run_lock(lock_of(run));
     try {
-      feed(run, overview->run().run_uid());
+      auto uid = uids.find(run);
+      // The shared history was away for longer than the engine keeps a run that has ended.
+      if (uid == uids.end()) {
+        const auto row = parts_.store.find_run(run);
+        if (!row || row->name != run) continue;  // it has no run_uid yet
+        uid = uids.emplace(run, row->run_uid).first;
+      }
+      feed(run, uid->second);
     } catch (const engine::StoreError& error) {
       spdlog::debug("fleet: run '{}' is not claimed yet: {}", run, error.what());
       return;  // with the next round

@@ -24,9 +24,11 @@ bool Fleet::is_there(const std::string& instance) const {
   return peer != nullptr && peer->alive();
 }
 
-bool Fleet::knows(const std::string& run_uid) const {
+std::optional<std::string> Fleet::owner_here(const std::string& run_uid) const {
   const auto row = parts_.store.find_run(run_uid);
-  return row && row->run_uid == run_uid;
+  if (!row || row->run_uid != run_uid) return std::nullopt;
+  v1::GetRunResponse overview;
+  return overview.ParseFromString(row->overview) ? overview.run().instance() : std::string();
 }
 
 // Their trainers may be dead, too, and somebody must notice. A server that only this one can't see still sends its runs' rows
@@ -59,14 +61,14 @@ void Fleet::take_orphans() {
   }
 }
 
-bool Fleet::bring(const std::string& name_or_uid) {
+bool Fleet::bring(const std::string& name_or_uid, bool own) {
   {
     const std::lock_guard lock(mutex_);
     if (parts_.shared == nullptr || !started_ || stopping_) return false;
   }
   try {
     const auto found = parts_.shared->find_run(name_or_uid);
-    if (!found) return false;
+    if (!found || (own && found->instance != self().name)) return false;
     const std::string& name = found->row.name;
     const std::lock_guard run_lock(lock_of(name));
     if (engine_->holds(name)) return true;

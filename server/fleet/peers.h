@@ -1,7 +1,8 @@
 // The other servers of the fleet: a channel to each, and whether it is there.
 //
 // Each is asked for its health all the time (grpc.health.v1). One that gives no answer for a while is gone, and one that says
-// NOT_SERVING (it is stopping) is gone at once; one that came back must answer twice in a row. Thread-safe.
+// NOT_SERVING (it is stopping) is gone at once; one that came back must answer twice in a row. Now and then each is also asked
+// who it is: what answers in another's place counts as gone. Thread-safe.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -25,8 +26,10 @@ namespace scalewatch::fleet {
 
 // Metadata of calls between servers, which are never passed on.
 inline constexpr char kMark[] = "scalewatch-fleet";
-inline constexpr char kForwarded[] = "forwarded";  // answer from what is here
-inline constexpr char kHeld[] = "held";            // GetRun: NOT_FOUND unless the run is in memory here
+inline constexpr char kForwarded[] = "forwarded";           // answer from what is here
+inline constexpr char kInstance[] = "scalewatch-instance";  // of answers to them: the server's name
+inline constexpr char kList[] = "scalewatch-fleet-list";    // and a hash of all servers' names
+inline constexpr char kHeld[] = "held";                     // GetRun: NOT_FOUND unless the run is in memory here
 
 // The mark of a call; empty: a client's own.
 [[nodiscard]] std::string mark_of(const grpc::ServerContextBase& context);
@@ -41,6 +44,11 @@ class Peer {
   v1::Alerts::Stub& alerts() { return *alerts_; }
   // A call to it: its mark, its time limit (0: none), and this server's token.
   void prepare(grpc::ClientContext& context, const char* mark, std::chrono::milliseconds timeout) const;
+  // Of a call that has ended: it refused this server's token. The first time, and when it takes it again, that is in the log.
+  bool refused(const grpc::Status& status);
+  [[nodiscard]] bool refuses() const { return refuses_; }
+  // "server b does not answer", or what else keeps its part from being told.
+  [[nodiscard]] std::string why_missing() const;
 
  private:
   friend class Peers;
@@ -50,11 +58,18 @@ class Peer {
   const std::unique_ptr<v1::History::Stub> history_;
   const std::unique_ptr<v1::Alerts::Stub> alerts_;
   std::atomic<bool> alive_{false};
+  std::atomic<bool> refuses_{false};
+  std::atomic<bool> misnamed_{false};  // another server answers at its address
   // Of the probes, under Peers::mutex_.
-  bool asked_ = false;                               // one is on its way
-  bool told_ = false;                                // one has ended
-  int good_ = 0;                                     // answers in a row
-  std::chrono::steady_clock::time_point last_good_;  // or the start
+  bool asked_ = false;                                  // one is on its way
+  bool told_ = false;                                   // one has ended
+  int good_ = 0;                                        // answers in a row
+  std::chrono::steady_clock::time_point last_good_;     // or the start
+  std::chrono::steady_clock::time_point introduced_{};  // when it last said who it is
+  bool heard_ = false;                                  // it has answered anything
+  bool said_silent_ = false;                            // that it never did
+  bool said_list_ = false;                              // that its list differs
+  std::string error_;                                   // of the newest probe
 };
 
 class Peers {
@@ -79,11 +94,19 @@ class Peers {
   [[nodiscard]] Peer* at(std::size_t index) const { return peers_[index].get(); }
   [[nodiscard]] Peer* named(const std::string& name) const;
   [[nodiscard]] std::vector<Peer*> alive() const;
+  // What this server tells the others of itself, as metadata.
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> identity() const;
 
  private:
   struct Probe;
   void loop();
+  // Begins a call; false when no more calls begin.
+  bool begin(const std::shared_ptr<Probe>& call);
+  void ended(const std::shared_ptr<Probe>& call);  // mutex_ held
   void probe(Peer& peer);
+  void introduce(Peer& peer);
+  // What it said of itself; mutex_ held. False: it is another server.
+  bool introduced(Peer& peer, const grpc::ClientContext& context);
   void probed(Peer& peer, bool answered, bool serving);
   void judge(Peer& peer, std::vector<std::pair<Peer*, bool>>& changes);  // mutex_ held
 
@@ -92,6 +115,7 @@ class Peers {
   const std::chrono::milliseconds down_after_;
   std::size_t self_ = 0;
   std::vector<std::unique_ptr<Peer>> peers_;
+  std::chrono::steady_clock::time_point started_{};
 
   std::mutex mutex_;
   std::condition_variable woken_;

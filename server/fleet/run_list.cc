@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <set>
 #include <tuple>
 #include <utility>
 
@@ -37,11 +36,13 @@ struct RunListMerge::Front {
 engine::Status RunListMerge::begin() {
   try {
     size_ = static_cast<int>(history::checked_page_size(request_.page_size()));
-    const auto token = history::read_token(request_.page_token(), kToken, 4);
+    const bool plain = request_.page_token().starts_with(history::make_token(kPlainToken, {}));
+    const auto token = history::read_token(request_.page_token(), plain ? kPlainToken : kToken, plain ? 3 : 4);
     if (token.empty()) return {};
     continues_ = true;
     worst_ = history::token_number(token[0]);
     last_report_ms_ = history::token_number(token[1]);
+    if (plain) return {};
     instance_ = token[2];
     run_uid_ = token[3];
     return {};
@@ -50,18 +51,21 @@ engine::Status RunListMerge::begin() {
   }
 }
 
-// Lists continue at the last run's place, equals included: those of them that were told are passed over.
+// Lists continue at the last run's place, equals included: those of them that were told are passed over. The one that tells all
+// at once begins anew.
 bool RunListMerge::was_told(const v1::RunSummary& run, Front& front) const {
-  if (!continues_ || run.worst_open() != worst_ || run.last_report_ms() != last_report_ms_) return false;
+  const auto place = [](std::int64_t worst, std::int64_t last_report_ms) { return std::make_pair(-worst, -last_report_ms); };
+  if (continues_ && place(run.worst_open(), run.last_report_ms()) < place(worst_, last_report_ms_)) return true;
+  if (continues_ && run.run_uid() == run_uid_) return front.passed = true;  // also where two tell of it
+  if (!continues_ || run_uid_.empty() || run.worst_open() != worst_ || run.last_report_ms() != last_report_ms_) return false;
   const std::string& name = front.source->instance;
   if (name != instance_) return name < instance_;
-  if (front.passed) return false;
-  front.passed = run.run_uid() == run_uid_;
-  return true;
+  return !front.passed;
 }
 
 // Brings the next row of its own to the front; false when there is none.
-bool RunListMerge::fill(Front& front, const std::vector<Source>& sources, engine::Status& status) const {
+bool RunListMerge::fill(Front& front, const std::vector<Source>& sources, std::set<std::string>& left_out,
+                        engine::Status& status) const {
   while (front.rows.empty() && !front.over && front.pages < kMaxPages) {
     v1::ListRunsRequest page = request_;
     page.set_page_size(size_);
@@ -70,15 +74,19 @@ bool RunListMerge::fill(Front& front, const std::vector<Source>& sources, engine
     status = front.source->list(page, out);
     if (!status.ok()) {
       front.over = true;
-      if (!front.first && status.code == engine::Status::kUnavailable) status = {};
+      if (!front.first && status.code == engine::Status::kUnavailable) {
+        left_out.insert(front.source->instance);
+        status = {};
+      }
       return false;
     }
     ++front.pages;
     for (v1::RunSummary& run : *out.mutable_runs()) {
       const std::string& owner = run.instance();
       const bool own = owner.empty() || owner == front.source->instance || front.source->instance.empty();
-      const bool orphan = front.first && std::none_of(sources.begin(), sources.end(),
-                                                      [&](const Source& source) { return source.instance == owner; });
+      const bool orphan = !own_only_ && front.first && std::none_of(sources.begin(), sources.end(), [&](const Source& source) {
+        return source.instance == owner;
+      });
       if ((own || orphan) && !was_told(run, front)) front.rows.push_back(std::move(run));
     }
     front.token = out.next_page_token();
@@ -87,7 +95,8 @@ bool RunListMerge::fill(Front& front, const std::vector<Source>& sources, engine
   return !front.rows.empty();
 }
 
-engine::Status RunListMerge::run(const std::vector<Source>& sources, v1::ListRunsResponse& response) const {
+engine::Status RunListMerge::run(const std::vector<Source>& sources, v1::ListRunsResponse& response,
+                                 std::set<std::string>& left_out) const {
   std::vector<Front> fronts;
   for (const Source& source : sources) {
     Front& front = fronts.emplace_back();
@@ -105,7 +114,7 @@ engine::Status RunListMerge::run(const std::vector<Source>& sources, v1::ListRun
     Front* best = nullptr;
     for (Front& front : fronts) {
       engine::Status status;
-      if (!fill(front, sources, status)) {
+      if (!fill(front, sources, left_out, status)) {
         if (!status.ok()) return status;
         continue;
       }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,20 +19,23 @@ class RunListMerge {
     std::function<engine::Status(const v1::ListRunsRequest& page, v1::ListRunsResponse& out)> list;
   };
 
-  explicit RunListMerge(const v1::ListRunsRequest& request) : request_(request) {}
+  // `own_only`: of the first source, too, only its own runs.
+  explicit RunListMerge(const v1::ListRunsRequest& request, bool own_only = false) : request_(request), own_only_(own_only) {}
 
-  // Checks page_size and page_token.
+  // Checks page_size and page_token, which may be one of a single server's list, too.
   engine::Status begin();
   // The first source is the server that answers: of runs whose server is not among the sources its own list counts. Every other
-  // run is told by the server that has it. A source that does not answer (UNAVAILABLE) is left out, the first one never.
-  engine::Status run(const std::vector<Source>& sources, v1::ListRunsResponse& response) const;
+  // run is told by the server that has it. A source that does not answer (UNAVAILABLE) is left out, the first one never, and
+  // named in `left_out`.
+  engine::Status run(const std::vector<Source>& sources, v1::ListRunsResponse& response, std::set<std::string>& left_out) const;
 
  private:
   struct Front;
-  bool fill(Front& front, const std::vector<Source>& sources, engine::Status& status) const;
+  bool fill(Front& front, const std::vector<Source>& sources, std::set<std::string>& left_out, engine::Status& status) const;
   [[nodiscard]] bool was_told(const v1::RunSummary& run, Front& front) const;
 
   const v1::ListRunsRequest& request_;
+  const bool own_only_;
   int size_ = 100;
   bool continues_ = false;
   // The last run of the page before.

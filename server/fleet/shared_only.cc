@@ -14,7 +14,9 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kBelieve{3};
-constexpr std::size_t kMaxRuns = 1000;
+constexpr int kRest = 10;                 // or so many times as long as reading took
+constexpr std::chrono::seconds kWait{2};  // of a list; a server that is asked by another one has three
+constexpr std::size_t kMaxRuns = 10'000;
 constexpr std::size_t kMaxAlerts = 1000;
 
 v1::RunSummary summary_of(const history::SharedRun& shared) {
@@ -35,56 +37,101 @@ v1::RunSummary summary_of(const history::SharedRun& shared) {
 
 }  // namespace
 
-void SharedOnly::read() {
-  history::SharedHistory* shared = fleet_.shared();
-  if (shared == nullptr || SteadyClock::now() < until_) return;
-  until_ = SteadyClock::now() + kBelieve;
-  runs_.clear();
-  alerts_.clear();
+SharedOnly::Read SharedOnly::read(const Fleet& fleet) {
+  Read out;
+  std::set<std::string> listed;
   try {
-    std::set<std::string> elsewhere;  // of these the servers that have them tell
-    for (const auto& run : shared->list_runs(kMaxRuns, history::SharedHistory::Which::kAll)) {
-      const bool another = run.instance != fleet_.self().name && fleet_.is_there(run.instance);
-      if (another || fleet_.knows(run.row.run_uid)) {
-        elsewhere.insert(run.row.run_uid);
-      } else {
-        runs_.push_back(summary_of(run));
-      }
+    for (const auto& run : fleet.shared()->list_runs(kMaxRuns, history::SharedHistory::Which::kAll)) {
+      out.runs.push_back({summary_of(run), fleet.owner_here(run.row.run_uid)});
+      listed.insert(run.row.run_uid);
     }
-    for (const engine::AlertRow& row : shared->open_alerts(kMaxAlerts)) {
-      if (elsewhere.contains(row.run_uid) || fleet_.knows(row.run_uid)) continue;
-      if (v1::Alert alert; alert.ParseFromString(row.alert)) alerts_.push_back(std::move(alert));
+    for (const engine::AlertRow& row : fleet.shared()->open_alerts(kMaxAlerts)) {
+      // Of an older run of a name, which is not listed, those tell that have it.
+      if (!listed.contains(row.run_uid) && fleet.owner_here(row.run_uid)) continue;
+      if (v1::Alert alert; alert.ParseFromString(row.alert)) out.alerts.push_back(std::move(alert));
     }
+    out.whole = true;
   } catch (const engine::StoreError& error) {
     spdlog::debug("fleet: lists go without what only the shared history has: {}", error.what());
+    return {};
   }
-  std::sort(runs_.begin(), runs_.end(), [](const v1::RunSummary& a, const v1::RunSummary& b) {
+  std::sort(out.runs.begin(), out.runs.end(), [](const Known& a, const Known& b) {
     const auto key = [](const v1::RunSummary& run) {
       return std::make_tuple(-static_cast<int>(run.worst_open()), -run.last_report_ms(), run.run_uid());
     };
-    return key(a) < key(b);
+    return key(a.run) < key(b.run);
   });
-  std::sort(alerts_.begin(), alerts_.end(), [](const v1::Alert& a, const v1::Alert& b) { return order_of(a) < order_of(b); });
-}
-
-std::vector<v1::RunSummary> SharedOnly::runs(const v1::ListRunsRequest& request) {
-  const std::lock_guard lock(mutex_);
-  read();
-  std::vector<v1::RunSummary> out;
-  std::copy_if(runs_.begin(), runs_.end(), std::back_inserter(out), [&](const v1::RunSummary& run) {
-    return run.worst_open() >= request.min_severity() && run.name().find(request.name_contains()) != std::string::npos &&
-           (!request.has_status() || run.status() == request.status());
-  });
+  std::sort(out.alerts.begin(), out.alerts.end(),
+            [](const v1::Alert& a, const v1::Alert& b) { return order_of(a) < order_of(b); });
   return out;
 }
 
-std::vector<v1::Alert> SharedOnly::alerts(const v1::ListAlertsRequest& request) {
+void SharedOnly::refresh(const std::set<std::string>& servers) {
+  if (fleet_.shared() == nullptr) return;
   const std::lock_guard lock(mutex_);
-  read();
+  // What a server that went meanwhile began last is not in what was read before.
+  if (SteadyClock::now() < until_ && (servers.empty() || servers == servers_)) return;
+  if (!reading_.valid()) {
+    begun_ = SteadyClock::now();
+    reading_ = std::async(std::launch::async, [&fleet = fleet_] { return read(fleet); });
+  }
+  if (reading_.wait_for(kWait) != std::future_status::ready) {
+    read_.whole = false;
+    return;
+  }
+  Read now = reading_.get();
+  const auto took = SteadyClock::now() - begun_;
+  until_ = SteadyClock::now() + std::max<SteadyClock::duration>(kBelieve, kRest * took);
+  if (!servers.empty()) servers_ = servers;
+  if (now.whole) {
+    read_ = std::move(now);
+  } else {
+    read_.whole = false;  // and what was read before still is there
+  }
+}
+
+// Nobody else tells it: neither the server that claimed it, nor the store of this one. As of the last reading: one that comes
+// into the store meanwhile is told by both, which lists see.
+bool SharedOnly::is_ours(const Known& known, const Tellers& tellers) const {
+  const std::string& self = fleet_.self().name;
+  const std::string& owner = known.run.instance();
+  if (owner != self && (tellers.own || tellers.servers.contains(owner))) return false;
+  if (!known.here) return true;
+  const bool own_here = known.here->empty() || *known.here == self;
+  return !own_here && (tellers.own || tellers.servers.contains(*known.here));
+}
+
+bool SharedOnly::whole() {
+  const std::lock_guard lock(mutex_);
+  return read_.whole;
+}
+
+std::vector<v1::RunSummary> SharedOnly::runs(const v1::ListRunsRequest& request, const Tellers& tellers) {
+  const std::lock_guard lock(mutex_);
+  std::vector<v1::RunSummary> out;
+  for (const Known& known : read_.runs) {
+    const v1::RunSummary& run = known.run;
+    const bool meant = run.worst_open() >= request.min_severity() &&
+                       run.name().find(request.name_contains()) != std::string::npos &&
+                       (!request.has_status() || run.status() == request.status());
+    if (meant && is_ours(known, tellers)) out.push_back(run);
+  }
+  return out;
+}
+
+std::vector<v1::Alert> SharedOnly::alerts(const v1::ListAlertsRequest& request, const Tellers& tellers) {
+  const std::lock_guard lock(mutex_);
+  std::set<std::string> listed;
+  std::set<std::string> ours;
+  for (const Known& known : read_.runs) {
+    listed.insert(known.run.run_uid());
+    if (is_ours(known, tellers)) ours.insert(known.run.run_uid());
+  }
   std::vector<v1::Alert> out;
-  std::copy_if(alerts_.begin(), alerts_.end(), std::back_inserter(out), [&](const v1::Alert& alert) {
+  std::copy_if(read_.alerts.begin(), read_.alerts.end(), std::back_inserter(out), [&](const v1::Alert& alert) {
     const auto& states = request.states();
-    return alert.finding().severity() >= request.min_severity() && alert.state() != v1::ALERT_STATE_RESOLVED &&
+    const bool meant = ours.contains(alert.run_uid()) || (!tellers.own && !listed.contains(alert.run_uid()));
+    return meant && alert.finding().severity() >= request.min_severity() && alert.state() != v1::ALERT_STATE_RESOLVED &&
            (states.empty() || std::find(states.begin(), states.end(), alert.state()) != states.end());
   });
   return out;

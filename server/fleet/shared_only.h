@@ -1,11 +1,17 @@
-// What of the shared history no server that is there has: runs and open alerts whose server is gone, or has lost its disk.
-// Lists tell of them; a question about such a run brings it (Fleet::bring).
+// What only the shared history can tell of: runs and open alerts whose server is gone, has lost its disk, or keeps them no
+// longer. Lists tell of them; a question about such a run brings it (Fleet::bring).
 //
-// Read anew every few seconds at most, and left out while the shared history can't be read. Thread-safe.
+// Every server tells of its own ones, those that it claimed last; of those of a server that does not answer whoever is asked
+// tells. Read anew every few seconds at most, in the background where that takes long: a list never waits for more than two
+// seconds, and has what was read last. Thread-safe.
 #pragma once
 
 #include <chrono>
+#include <future>
 #include <mutex>
+#include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "scalewatch/v1/alerts.pb.h"
@@ -13,6 +19,9 @@
 #include "server/fleet/fleet.h"
 
 namespace scalewatch::fleet {
+
+// Of a server's part of a list: what of its own only the shared history has is not in it.
+inline constexpr char kNotWhole[] = "the shared history cannot be read now";
 
 // Where alerts stand in lists: the worst first, then the newest.
 [[nodiscard]] inline auto order_of(const v1::Alert& alert) {
@@ -23,19 +32,40 @@ class SharedOnly {
  public:
   explicit SharedOnly(const Fleet& fleet) : fleet_(fleet) {}
 
+  // Who tells the list that this is a part of.
+  struct Tellers {
+    std::set<std::string> servers;  // that answer, with this one
+    bool own = false;               // this server's part alone, which it tells another one
+  };
+  // Reads anew where that is due. Before the store is asked: what comes into the store in between is told by both, not by none.
+  void refresh(const std::set<std::string>& servers);
   // Those that the request asks for, all of them in the order of ListRuns; its page is not looked at.
-  [[nodiscard]] std::vector<v1::RunSummary> runs(const v1::ListRunsRequest& request);
+  [[nodiscard]] std::vector<v1::RunSummary> runs(const v1::ListRunsRequest& request, const Tellers& tellers);
   // The same of ListAlerts, of all runs.
-  [[nodiscard]] std::vector<v1::Alert> alerts(const v1::ListAlertsRequest& request);
+  [[nodiscard]] std::vector<v1::Alert> alerts(const v1::ListAlertsRequest& request, const Tellers& tellers);
+  // What was read last was all of it; false also where there is no such history.
+  [[nodiscard]] bool whole();
 
  private:
-  void read();  // mutex_ held
+  struct Known {
+    v1::RunSummary run;
+    std::optional<std::string> here;  // as the store has it: whose it is
+  };
+  struct Read {
+    bool whole = false;
+    std::vector<Known> runs;
+    std::vector<v1::Alert> alerts;
+  };
+  [[nodiscard]] static Read read(const Fleet& fleet);
+  [[nodiscard]] bool is_ours(const Known& known, const Tellers& tellers) const;
 
   const Fleet& fleet_;
   std::mutex mutex_;
   std::chrono::steady_clock::time_point until_{};  // what follows is good until then
-  std::vector<v1::RunSummary> runs_;
-  std::vector<v1::Alert> alerts_;
+  std::chrono::steady_clock::time_point begun_{};  // reading_
+  std::set<std::string> servers_;                  // that answered when it was read
+  Read read_;
+  std::future<Read> reading_;  // last: its end waits for the thread
 };
 
 }  // namespace scalewatch::fleet

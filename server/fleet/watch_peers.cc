@@ -87,7 +87,7 @@ class PeersWatch final : public alerting::OtherAlerts {
     std::erase_if(watches_, [](const auto& each) { return each.second->over(); });
     for (Peer* peer : peers_.alive()) {
       const bool watched = std::any_of(watches_.begin(), watches_.end(), [&](const auto& each) { return each.first == peer; });
-      if (!watched) watches_.emplace_back(peer, PeerWatch::start(*peer, request_));
+      if (!watched && !peer->refuses()) watches_.emplace_back(peer, PeerWatch::start(*peer, request_));
     }
     return out;
   }

@@ -110,10 +110,13 @@ class Service final : public grpc::Service {
   template <class Request, class Response>
   grpc::Status answer(grpc::ServerContext* context, Function<Request, Response> function, const Request& request,
                       Response& response) {
+    if (is_passed_on(*context)) {
+      for (const auto& [key, value] : options_.fleet->identity) context->AddTrailingMetadata(key, value);
+    }
     if (is_not_here(*context, request)) return {grpc::StatusCode::NOT_FOUND, "not in memory here"};
     return auth::answer(options_.gate, *context, [&](const auth::Caller& caller) {
       auto& api = is_passed_on(*context) ? options_.fleet->own : api_;
-      return auth::to_grpc((auth::GuardedHistory(api, caller, name_of_).*function)(request, response));
+      return auth::to_grpc((auth::GuardedHistory(api, caller, name_of_).*function)(request, response), *context);
     });
   }
   // By another server: not to be passed on again.

@@ -7,6 +7,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "server/auth/gate.h"
 #include "server/engine/engine.h"
@@ -22,7 +24,9 @@ namespace scalewatch::history {
 struct ServiceFleet {
   // Of a call: "" a client's own, "held" one that wants only what is in memory here, else one that another server passes on.
   std::function<std::string(const grpc::ServerContextBase&)> mark;
-  engine::HistoryApi& own;  // of this server alone
+  // Trailing metadata of what this server answers others: who it is.
+  std::vector<std::pair<std::string, std::string>> identity;
+  engine::HistoryApi& own;  // of this server alone, as the others ask for it
   std::function<bool(const std::string& run)> holds;
   // Whether another server has it.
   std::function<bool(const std::string& run)> is_elsewhere;

@@ -90,7 +90,10 @@ Route route(const char* method, const char* pattern, std::function<Api*()> ApiSo
             if (target == nullptr) return error_response(503, "the server is starting or stopping; ask again");
             ResponseMessage response;
             const engine::Status status = ask(*target, sources, call, function, request, response);
-            return status.ok() ? to_json(response) : error_response(http_status(status.code), status.message);
+            if (!status.ok()) return error_response(http_status(status.code), status.message);
+            Response answer = to_json(response);
+            if (!status.message.empty()) answer.headers.emplace_back("Scalewatch-Note", status.message);  // what it may lack
+            return answer;
           }};
 }
 

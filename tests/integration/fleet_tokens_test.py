@@ -1,6 +1,7 @@
 """Servers that share their runs and ask for tokens: a question is passed on with the asked server's own token, and what the caller may see
 is decided by the server that was asked."""
 import json
+import subprocess
 import urllib.parse
 
 from fleets import FleetCase
@@ -45,14 +46,30 @@ class FleetTokens(SecurityCase, FleetCase):
         for server in servers.values():
             self.assertEqual(server.stop(), 0)
 
-    def test_without_a_token_of_its_own_a_server_is_refused(self):
+    def test_without_a_token_of_its_own_a_server_does_not_start(self):
+        self.token("read")
+        server = self.server(start=False, settings=[f"auth.tokens_file={self.tokens}", "fleet.self=a", "fleet.instances=a=x:1,b=x:2"])
+        for more in ([], ["--check"]):
+            done = subprocess.run(server.command(*more), capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("fleet.token_file: is empty, and auth.tokens_file is set", done.stdout + done.stderr)
+
+    def test_a_server_whose_token_is_refused_says_so(self):
         sender, _ = self.token("ingest")
         reader, _ = self.token("read")
-        servers = self.fleet("ab", settings=[f"auth.tokens_file={self.tokens}"])
+        servers = self.fleet("ab", settings=[f"auth.tokens_file={self.tokens}", f"fleet.token_file={sender}"])
+        a, b = servers.values()
         run = self.run_of(servers, "a", "team")
-        self.train(servers["a"], run, {"SCALEWATCH_TOKEN_FILE": sender}, self.addresses(servers))
-        wait_for("the run", lambda: self.asked(servers["a"], run, reader) == (200, "a"))
-        self.assertNotEqual(self.asked(servers["b"], run, reader)[0], 200)
+        self.train(a, run, {"SCALEWATCH_TOKEN_FILE": sender}, self.addresses(servers))
+        wait_for("the run", lambda: self.asked(a, run, reader) == (200, "a"))
+        fault = "server a refuses this server's fleet.token_file"
+        status, body = self.asked(b, run, reader)
+        self.assertEqual((status, fault in body), (409, True), body)
+        code, out = self.command(b, reader, "runs")
+        self.assertEqual((code, fault + ": its runs may be missing" in out), (0, True), out)
+        code, out = self.command(b, reader, "show", run)
+        self.assertEqual((code, fault in out), (3, True), out)
+        self.assertEqual(b.log_path.read_text().count(f"fleet: {fault}"), 1)
 
 
 if __name__ == "__main__":

@@ -29,11 +29,11 @@ class FleetCase(Case):
         self._stack.callback(server.kill)
         return server.start()
 
-    def fleet(self, names, clickhouse=None, sinks=(), settings=(), every="100ms"):
+    def fleet(self, names, clickhouse=None, sinks=(), settings=(), every="100ms", required=True):
         """{name: Server}, all started. `every`: how often they feed ClickHouse."""
         ports = {name: free_port() for name in names}
         listed = ",".join(f"{name}=127.0.0.1:{port}" for name, port in ports.items())
-        shared = ("history.clickhouse.hosts=" + clickhouse.url, "history.clickhouse.required=true",
+        shared = ("history.clickhouse.hosts=" + clickhouse.url, f"history.clickhouse.required={str(required).lower()}",
                   f"history.clickhouse.every={every}") if clickhouse else ()
         servers = {}
         for name in names:

@@ -239,7 +239,10 @@ std::string Connection::send(const Request& request) {
   std::string error;
   for (std::size_t tries = 0; tries < hosts_.size(); ++tries) {
     std::string answer;
-    if (send_to(current_, request, answer, error)) return answer;
+    if (send_to(current_, request, answer, error)) {
+      answered_at_ = std::chrono::steady_clock::now();
+      return answer;
+    }
     if (cancelled_) break;
     current_ = (current_ + 1) % hosts_.size();
   }

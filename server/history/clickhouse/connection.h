@@ -36,6 +36,8 @@ class Connection {
   // A statement at one of the hosts, and its result. `in_database`: false before there is one.
   std::string execute_at(std::size_t host, std::string_view sql, bool in_database = true);
   [[nodiscard]] std::size_t hosts() const { return hosts_.size(); }
+  // When a host last answered; the epoch before any did.
+  [[nodiscard]] std::chrono::steady_clock::time_point answered_at() const { return answered_at_; }
   // Makes what runs now, and what follows, fail at once. Any thread.
   void cancel() { cancelled_ = true; }
 
@@ -59,6 +61,7 @@ class Connection {
   std::vector<std::string> hosts_;
   std::string password_;
   std::size_t current_ = 0;
+  std::chrono::steady_clock::time_point answered_at_{};
   struct Close {
     void operator()(void* easy) const;
   };

@@ -52,6 +52,13 @@ void FeedRuns::own(const std::string& run_uid, const std::string& name, std::uin
   note_log(run);
 }
 
+void FeedRuns::disown(const std::string& run_uid) {
+  FedRun& run = runs_[run_uid];
+  run.fed = false;
+  run.since.reset();
+  run.bytes = 0;
+}
+
 void FeedRuns::hurry(const std::string& run_uid) {
   if (const auto found = runs_.find(run_uid); found != runs_.end()) found->second.in_a_hurry = true;
 }
@@ -78,7 +85,6 @@ bool FeedRuns::hurries() const {
 FeedRuns::Waiting FeedRuns::waiting() const {
   Waiting all;
   for (const auto& [run_uid, run] : runs_) {
-    if (!run.fed) continue;
     all.bytes += run.bytes;
     if (run.since && (!all.since || *run.since < *all.since)) all.since = run.since;
   }

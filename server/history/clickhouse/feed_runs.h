@@ -48,8 +48,8 @@ class FeedRuns {
   void behind(const std::string& run_uid);  // of its log something was not sent before this start
   void committed(const engine::CommitBatch& batch);
   void own(const std::string& run_uid, const std::string& name, std::uint64_t term);
-  void disown(const std::string& run_uid) { runs_[run_uid].fed = false; }
-  void hurry(const std::string& run_uid);  // unless it is not known here
+  void disown(const std::string& run_uid);  // what is here of it waits for nothing
+  void hurry(const std::string& run_uid);   // unless it is not known here
   void hurry_all();
   FedRun& operator[](const std::string& run_uid) { return runs_[run_uid]; }
 
@@ -60,6 +60,7 @@ class FeedRuns {
     std::uint64_t bytes = 0;
     std::optional<SteadyClock::time_point> since;
   };
+  // Of what is fed, and of what is to be once its name can be claimed.
   [[nodiscard]] Waiting waiting() const;
 
   // Runs whose log is due, by run_uid.

@@ -36,7 +36,7 @@ struct FeedStats {
   std::uint64_t errors = 0;     // requests that failed
   std::uint64_t lag_bytes = 0;  // now: of reports committed since this start, not sent
   double lag_seconds = 0;       // now: age of the oldest of these
-  bool reachable = true;        // now: the newest try went well
+  bool reachable = true;        // now: the newest try went well; tried every few seconds also with nothing to send
   bool thinning = false;        // now: more waits than is kept for it
   std::string error;            // the newest
 };
@@ -85,6 +85,7 @@ class Feeder final : public history::SharedFeed, public engine::Replication {
   bool look_for_claims();
   void lose(const Batch::Part& part, const std::string& name, const Claim& claim);
   void drop_old();
+  void look_whether_it_is_there();
   void look_at_bound();
   void note_error(const std::string& what, bool lasts);
   [[nodiscard]] std::int64_t next_ms();

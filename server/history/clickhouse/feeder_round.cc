@@ -10,6 +10,13 @@
 
 namespace scalewatch::clickhouse {
 
+namespace {
+
+constexpr std::chrono::seconds kLookEvery{5};
+constexpr std::chrono::seconds kLookWait{5};
+
+}  // namespace
+
 bool Feeder::round() {
   if (!prepared_) {
     prepare_tables(writer_.connection(), options_);
@@ -19,7 +26,13 @@ bool Feeder::round() {
   if (!batch_.empty()) send_and_make_next();
   const bool more = write_rows();
   drop_old();
+  look_whether_it_is_there();
   return more || !next_.empty();
+}
+
+// With nothing to send a shared history that is away would go unnoticed until a takeover needs it.
+void Feeder::look_whether_it_is_there() {
+  if (SteadyClock::now() - writer_.connection().answered_at() > kLookEvery) writer_.connection().query("SELECT 1", kLookWait);
 }
 
 std::vector<BatchMaker::Due> Feeder::due() {

@@ -200,9 +200,9 @@ TEST_F(FleetTest, WhatOnlyTheSharedHistoryHasIsListedAndBrought) {
   runs.Clear();
   ASSERT_TRUE(any.history.list_runs(others, runs).ok());
   EXPECT_EQ(runs.runs_size(), 0);
-  EXPECT_FALSE(any.fleet.knows("000000000000000a"));
+  EXPECT_FALSE(any.fleet.owner_here("000000000000000a"));
   (void)any.run("old");
-  EXPECT_TRUE(any.fleet.knows("000000000000000a"));
+  EXPECT_TRUE(any.fleet.owner_here("000000000000000a"));
   EXPECT_FALSE(any.fleet.holds("old"));
 }
 
@@ -212,7 +212,7 @@ TEST_F(FleetTest, WhatWasBroughtToAnswerAQuestionIsNoTakeover) {
   const auto names = order();
   const std::string uid = killed_with(3);
   (void)node(names[1]).run("run");
-  EXPECT_TRUE(node(names[1]).fleet.knows(uid));
+  EXPECT_TRUE(node(names[1]).fleet.owner_here(uid));
   start(names[0], &shared_);
   std::unique_ptr<TestClient> client;
   ASSERT_EQ(join(client, names[0], 3, 3), names[0]);

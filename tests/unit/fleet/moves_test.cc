@@ -128,7 +128,7 @@ TEST_F(MovesTest, AQuestionAboutAnotherRunOfANameReplacesNothing) {
   batch.runs.front().run_uid = "000000000000000b";
   stores_["a"]->commit(batch);
   EXPECT_FALSE(node("a").fleet.bring("000000000000000a"));
-  EXPECT_TRUE(node("a").fleet.knows("000000000000000b"));
+  EXPECT_TRUE(node("a").fleet.owner_here("000000000000000b"));
   EXPECT_TRUE(node("b").fleet.bring("000000000000000a"));
 }
 

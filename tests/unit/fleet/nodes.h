@@ -283,6 +283,7 @@ class Node {
         locator(fleet, api),
         history(locator, api),
         hooks_{.mark = mark_of,
+               .identity = fleet.peers().identity(),
                .own = api,
                .holds = [this](const std::string& run) { return fleet.holds(run); },
                .is_elsewhere = [this](const std::string& run) { return locator.server_of(run) != nullptr; },

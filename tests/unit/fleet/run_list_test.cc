@@ -66,14 +66,16 @@ class Store {
   mutable std::string last_;
 };
 
-std::vector<std::string> page(const std::vector<RunListMerge::Source>& sources, int size, std::string& token) {
+std::vector<std::string> page(const std::vector<RunListMerge::Source>& sources, int size, std::string& token,
+                              bool own_only = false) {
   v1::ListRunsRequest request;
   request.set_page_size(size);
   request.set_page_token(token);
-  RunListMerge merge(request);
+  RunListMerge merge(request, own_only);
   EXPECT_TRUE(merge.begin().ok());
   v1::ListRunsResponse response;
-  EXPECT_TRUE(merge.run(sources, response).ok());
+  std::set<std::string> left_out;
+  EXPECT_TRUE(merge.run(sources, response, left_out).ok());
   token = response.next_page_token();
   std::vector<std::string> uids;
   for (const v1::RunSummary& each : response.runs()) uids.push_back(each.run_uid());
@@ -140,13 +142,47 @@ TEST(RunList, EachRunIsToldByTheServerThatHasIt) {
   EXPECT_THAT(everything(from_b, 10), ElementsAre("moved", "a1", "old", "orphan"));
 }
 
-TEST(RunList, AServerThatDoesNotAnswerIsLeftOut) {
+TEST(RunList, WhatIsToldAllAtOnceIsPaged) {
+  Store a("a");
+  a.rows = {run("a1", 0, 8, "a"), run("a2", 0, 2, "a")};
+  const RunListMerge::Source nobodys{"", [](const v1::ListRunsRequest& /*page*/, v1::ListRunsResponse& response) {
+                                       for (const int last : {9, 5, 5, 1}) {
+                                         *response.add_runs() =
+                                             run("n" + std::to_string(response.runs_size()), 0, last, "gone");
+                                       }
+                                       return engine::Status();
+                                     }};
+  for (const int size : {1, 2, 3, 10})
+    EXPECT_THAT(everything({a.source(), nobodys}, size), ElementsAre("n0", "a1", "n1", "n2", "a2", "n3")) << size;
+}
+
+// As a server tells another one of its own runs, which continues with tokens of either kind.
+TEST(RunList, AServersPartIsItsOwnRuns) {
+  Store a("a");
+  a.rows = {run("a1", 0, 9, "a"), run("a2", 0, 5, "a"), run("copy", 0, 7, "b"), run("orphan", 0, 3, "gone"),
+            run("a3", 0, 5, "a")};
+  Store shared("");
+  shared.rows = {run("lost", 0, 6, "a")};
+  const std::vector<RunListMerge::Source> sources{a.source(), shared.source()};
+  std::string token;
+  EXPECT_THAT(page(sources, 3, token, true), ElementsAre("a1", "lost", "a2"));
+  EXPECT_THAT(page(sources, 3, token, true), ElementsAre("a3"));
+  EXPECT_THAT(token, IsEmpty());
+  token = history::make_token('r', {"0", "6", "-1"});
+  EXPECT_THAT(page(sources, 9, token, true), ElementsAre("lost", "a2", "a3"));
+}
+
+TEST(RunList, AServerThatDoesNotAnswerIsLeftOutAndNamed) {
   Store a("a");
   Store b("b");
   a.rows = {run("a1", 0, 5, "a")};
   b.rows = {run("b1", 0, 9, "b")};
   b.answers = false;
   EXPECT_THAT(everything({a.source(), b.source()}, 10), ElementsAre("a1"));
+  v1::ListRunsResponse response;
+  std::set<std::string> left_out;
+  EXPECT_TRUE(RunListMerge({}).run({a.source(), b.source()}, response, left_out).ok());
+  EXPECT_THAT(left_out, ElementsAre("b"));
 }
 
 TEST(RunList, WrongRequestsAreRefused) {
