@@ -2,6 +2,8 @@
 
 #include <fnmatch.h>
 
+#include <fstream>
+
 #include "server/app/settings.h"
 
 namespace scalewatch::app {
@@ -61,6 +63,12 @@ void validate(const Config& config) {
       throw ConfigError(
           "fleet.token_file: is empty, and auth.tokens_file is set: the other servers would refuse this one; `scalewatch admin "
           "token create --scope read --scope operate` makes a token");
+    }
+    for (const auto& [key, path] :
+         {std::pair("fleet.token_file", &config.fleet.token_file), std::pair("fleet.ca", &config.fleet.ca)}) {
+      if (!path->empty() && std::ifstream(*path).peek() == std::ifstream::traits_type::eof()) {
+        throw ConfigError(std::string(key) + ": " + *path + " cannot be read, or is empty");
+      }
     }
   } else if (!config.fleet.self.empty()) {
     throw ConfigError("fleet.self: is set, and fleet.instances is empty");

@@ -184,6 +184,16 @@ TEST_F(ConfigFile, APasswordThatCannotBeReadIsAFaultOfTheFile) {
   EXPECT_EQ(fault("password_file: /dev/null"), "no error");
 }
 
+TEST_F(ConfigFile, AFleetsFilesAreLookedAtBeforeTheStart) {
+  for (const std::string key : {"token_file", "ca"}) {
+    for (const std::string file : {"/nowhere", "/etc", "/dev/null"}) {
+      const Config config = load("fleet: {instances: \"a=127.0.0.1:1\", self: a, " + key + ": " + file + "}\n");
+      EXPECT_THAT([&] { validate(config); },
+                  ::testing::ThrowsMessage<ConfigError>("fleet." + key + ": " + file + " cannot be read, or is empty"));
+    }
+  }
+}
+
 TEST(ExampleConfig, HoldsEveryKeyWithItsDefault) {
   Config defaults;
   Config example;
