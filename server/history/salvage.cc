@@ -148,12 +148,15 @@ class TableCopy {
   std::uint64_t rows_ = 0;
 };
 
+// The damaged file stays where it is, under its other name too, until the new one takes its place: a repair that is killed here
+// leaves a history to start from.
 void put_in_place(const std::filesystem::path& database, const std::string& made, std::string& kept) {
   const auto seconds =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   kept = fmt::format("{}.damaged-{}", database.string(), seconds);
-  std::filesystem::rename(database, kept);
   std::error_code none;
+  std::filesystem::create_hard_link(database, kept, none);
+  if (none) std::filesystem::rename(database, kept);  // a file system without links
   std::filesystem::rename(database.string() + "-wal", kept + "-wal", none);
   std::filesystem::remove(database.string() + "-shm", none);
   std::filesystem::rename(made, database);
