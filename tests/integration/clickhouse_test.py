@@ -118,7 +118,7 @@ class Faults(Case):
             self.skipTest("a small tmpfs needs root")
         disk = self.folder / "disk"
         disk.mkdir()
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=192m", "tmpfs", str(disk)], check=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=384m", "tmpfs", str(disk)], check=True)
         try:
             with clickhouse(disk) as there:
                 server = self.server(settings=self.settings(there.url, "history.clickhouse.required=true"))
