@@ -3,20 +3,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "server/history/clickhouse/connection.h"
 #include "server/history/clickhouse/native.h"
-#include "server/history/clickhouse/tables.h"
 #include "tests/bench/clickhouse/parts.h"
 #include "tests/bench/support/capture.h"
 #include "tests/bench/support/load.h"
@@ -37,6 +33,11 @@ double cpu_of_server() {
   return static_cast<double>(user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
+std::uint64_t number(clickhouse::Connection& connection, const std::string& sql) {
+  const std::string answer = connection.query(sql + " FORMAT RowBinary");
+  return clickhouse::RowReader(answer).u64();
+}
+
 namespace {
 
 double own_cpu() {
@@ -44,11 +45,6 @@ double own_cpu() {
   getrusage(RUSAGE_SELF, &usage);
   const auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) / 1e6; };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
-
-std::uint64_t number(clickhouse::Connection& connection, const std::string& sql) {
-  const std::string answer = connection.query(sql + " FORMAT RowBinary");
-  return clickhouse::RowReader(answer).u64();
 }
 
 // How many are in `records`. count() would read a column of all of them, ten times a second.
@@ -107,106 +103,6 @@ double through(const Arguments& arguments, const clickhouse::Options& options, O
   return static_cast<double>(there) / all;
 }
 
-// A block of rows as one half of a server's batch, that can be made the next rows in time.
-class Half {
- public:
-  // `rows`: of all columns of `records`, in RowBinary.
-  Half(const std::string& rows, std::uint64_t period) : period_(period) {
-    clickhouse::Block block(clickhouse::columns_of("records"));
-    for (clickhouse::RowReader from(rows); !from.done(); block.row_done()) {
-      std::size_t column = 0;
-      const auto next = [&]<class Number>(Number) { block[column++].add(from.get<Number>()); };
-      const std::string_view types = clickhouse::columns_of("records");
-      for (std::size_t at = 0; at < types.size();) {
-        const std::size_t space = types.find(' ', at);
-        const std::size_t end = std::min(types.find(", ", space), types.size());
-        const std::string_view type = types.substr(space + 1, end - space - 1);
-        if (type == "UInt8") next(std::uint8_t{});
-        if (type == "Date") next(std::uint16_t{});
-        if (type == "UInt32") next(std::uint32_t{});
-        if (type == "UInt64") next(std::uint64_t{});
-        if (type == "Float32") next(float{});
-        if (type == "Float64") next(double{});
-        at = end + 2;
-      }
-    }
-    rows_ = block.rows();
-    const auto parts = block.native();
-    constexpr std::size_t kAttempt = 2 + 2 * 3;  // of the parts: a head, then for each column a head and its values
-    for (std::size_t i = 0; i < parts.all.size(); ++i) {
-      if (i == kAttempt) attempts_at_ = native_.size();
-      native_ += parts.all[i];
-    }
-  }
-  [[nodiscard]] std::uint64_t rows() const { return rows_; }
-  [[nodiscard]] const std::string& native() const { return native_; }
-  void go_on() {
-    for (std::size_t row = 0; row < rows_; ++row) {
-      char* const at = native_.data() + attempts_at_ + row * sizeof(std::uint64_t);
-      std::uint64_t attempt = 0;
-      std::memcpy(&attempt, at, sizeof attempt);
-      attempt += period_;
-      std::memcpy(at, &attempt, sizeof attempt);
-    }
-  }
-
- private:
-  const std::uint64_t period_;
-  std::uint64_t rows_ = 0;
-  std::string native_;
-  std::size_t attempts_at_ = 0;
-};
-
-// What is in `records` now, sent again to a table of its own with nothing beside: rows, order and size of inserts are those of
-// the server's batches, and no row comes twice. Four senders, each with halves of its own.
-double direct(const Arguments& arguments, const clickhouse::Options& options, Output& out) {
-  constexpr std::uint64_t kSenders = 4;
-  constexpr std::uint64_t kBatch = 1'000'000;  // history.clickhouse.batch_records
-  clickhouse::Connection connection(options);
-  const std::uint64_t attempts = number(connection, "SELECT max(attempt) FROM records") / 2;  // of a window; there are two
-  const std::uint64_t window =
-      std::min<std::uint64_t>(attempts, kBatch / (std::uint64_t{arguments.streams} * arguments.tensors));
-  if (window == 0) throw std::runtime_error("too few rows: more --seconds");
-  const std::uint64_t batch = window * arguments.streams * arguments.tensors;
-  const std::string order = "run, segment, tensor, attempt, rank, stream, seq, id";
-  std::vector<Half> halves;
-  for (std::uint64_t i = 0; i < kSenders; ++i) {
-    const std::uint64_t first = 1 + i / 2 * window;
-    halves.emplace_back(
-        connection.query("SELECT * FROM records WHERE attempt BETWEEN " + std::to_string(first) + " AND " +
-                             std::to_string(first + window - 1) + " ORDER BY " + order + " LIMIT " +
-                             std::to_string(i % 2 * (batch / 2)) + ", " + std::to_string(batch / 2) + " FORMAT RowBinary",
-                         std::chrono::minutes(1)),
-        2 * window);
-  }
-  connection.query("CREATE TABLE direct AS records");
-  std::vector<std::thread> senders;
-  std::atomic<std::uint64_t> done{0};
-  std::atomic<bool> failed{false};
-  const double cpu_before = cpu_of_server();
-  const auto begin = Clock::now();
-  for (Half& half : halves) {
-    senders.emplace_back([&] {
-      try {
-        for (clickhouse::Connection own(options); seconds_since(begin) < arguments.seconds; half.go_on()) {
-          own.insert_raw("direct", half.native());
-          done += half.rows();
-        }
-      } catch (const std::exception& error) {
-        std::fprintf(stderr, "%s\n", error.what());
-        failed = true;
-      }
-    });
-  }
-  for (auto& sender : senders) sender.join();
-  if (failed) throw std::runtime_error("direct inserts failed");
-  const double rate = static_cast<double>(done) / seconds_since(begin);
-  out.put("direct inserts of such rows", rate, "records/s", 0);
-  out.put("  ClickHouse's CPU a record of them", (cpu_of_server() - cpu_before) / static_cast<double>(done) * 1e9, "ns", 0);
-  connection.query("DROP TABLE direct");
-  return rate;
-}
-
 }  // namespace
 
 double merged_bytes(const clickhouse::Options& options, const std::string& table) {
@@ -218,8 +114,10 @@ double merged_bytes(const clickhouse::Options& options, const std::string& table
 
 void inserts(const Arguments& arguments, const clickhouse::Options& options, Output& out) {
   const double shared = through(arguments, options, out);
-  const double alone = direct(arguments, options, out);
-  out.put("share of direct inserts", shared / alone, "(goal 0.5)", 2);
+  const double all = direct(arguments, options, Direct::kAllRows, out);
+  const double alone = direct(arguments, options, Direct::kRecords, out);
+  out.put("share of direct inserts of the same rows", shared / all, "(goal 0.5)", 2);
+  out.put("share of direct inserts of records alone", shared / alone, "(goal 0.5)", 2);
   clickhouse::Connection connection(options);
   const auto records = static_cast<double>(number(connection, "SELECT count() FROM records"));
   const auto reports = static_cast<double>(number(connection, "SELECT count() FROM reports"));

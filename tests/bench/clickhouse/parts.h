@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "server/history/clickhouse/connection.h"
 #include "server/history/clickhouse/options.h"
 #include "tests/bench/support/output.h"
 
@@ -32,6 +33,12 @@ inline double seconds_since(Clock::time_point begin) {
 void inserts(const Arguments& arguments, const clickhouse::Options& options, Output& out);
 // Questions about histories of which only ClickHouse has the rows.
 void questions(const Arguments& arguments, const clickhouse::Options& options, Output& out);
+// Records a second that ClickHouse takes with nothing beside: of `records` alone, or with every row that scalewatchd sends for
+// them. After inserts() has filled the tables.
+enum class Direct : std::uint8_t { kRecords, kAllRows };
+double direct(const Arguments& arguments, const clickhouse::Options& options, Direct what, Output& out);
+// The one number that a query answers, a UInt64.
+std::uint64_t number(clickhouse::Connection& connection, const std::string& sql);
 // CPU time of the ClickHouse server so far, seconds.
 double cpu_of_server();
 // How many bytes a table has on disk, once all is merged.
