@@ -25,13 +25,6 @@ constexpr milliseconds kFlush{5000};    // a store that takes so long is full, o
 constexpr std::size_t kMaxEntries = 100'000;
 constexpr std::size_t kMaxWaiting = 100'000;  // clients of one run
 
-// As far as this server knew when it last had it: see note_gone().
-bool is_own(const engine::RunRow& row, const std::string& self) {
-  v1::GetRunResponse overview;
-  if (!overview.ParseFromString(row.overview)) return false;
-  return overview.run().instance().empty() || overview.run().instance() == self;
-}
-
 engine::RunPlacement::Answer not_now(const std::string& why) {
   return {engine::RunPlacement::Answer::kNotNow, {}, why};
 }
@@ -198,6 +191,12 @@ bool Fleet::still_own(const std::string& run) {
   return false;
 }
 
+bool Fleet::is_own(const engine::RunRow& row) const {
+  v1::GetRunResponse overview;
+  if (!overview.ParseFromString(row.overview)) return false;
+  return overview.run().instance().empty() || overview.run().instance() == self().name;
+}
+
 bool Fleet::is_newest(const history::SharedRun& there, const std::string& local_uid) const {
   if (there.row.run_uid != local_uid) return false;
   const auto term = parts_.feed->term_of(local_uid);
@@ -233,7 +232,7 @@ Fleet::Answer Fleet::take(const std::string& run, Entry& entry) {
   } catch (const engine::StoreError& error) {
     spdlog::warn("fleet: the shared history of run '{}' cannot be read: {}", run, error.what());
     // What began here goes on here; what may have begun elsewhere, or gone on there, would lose that.
-    if (!parts_.required || (local && is_own(*local, self().name))) return {};
+    if (!parts_.required || (local && is_own(*local))) return {};
     return not_now(std::string("the shared history cannot be read now: ") + error.what());
   }
 }

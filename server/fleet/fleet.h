@@ -21,6 +21,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -108,6 +109,8 @@ class Fleet final : public engine::RunPlacement {
   [[nodiscard]] bool still_own(const std::string& run);
   [[nodiscard]] Answer decision(const std::string& run, Entry& entry);
   [[nodiscard]] Answer take(const std::string& run, Entry& entry);
+  // As far as this server knew when it last had it: see note_gone().
+  [[nodiscard]] bool is_own(const engine::RunRow& row) const;
   // What of it is shared was sent from here, or brought here.
   [[nodiscard]] bool is_newest(const history::SharedRun& there, const std::string& local_uid) const;
   [[nodiscard]] Answer send_to(Peer& peer, const std::string& run, Entry& entry);
@@ -121,14 +124,17 @@ class Fleet final : public engine::RunPlacement {
   // was taken is stored.
   void yield(const std::string& run, const std::string& run_uid, const Instance* to);
   [[nodiscard]] bool claimed_since(const history::SharedRun& claim);
-  void adopt(const engine::RunRow& row);
+  // False: the shared history can't be read now.
+  [[nodiscard]] bool adopt(const engine::RunRow& row);
   void feed(const std::string& run, const std::string& run_uid);
   void note_gone(engine::RunRow row, const std::string& owner);
 
   // All that was staged is in the store; false when it takes too long.
   [[nodiscard]] bool flush();
+  void find_own();
   void adopt_own();
   void take_orphans();
+  [[nodiscard]] bool ended_here(const std::string& run_uid) const;
   void look_after();
   void look_after_runs();
   void feed_new();
@@ -144,6 +150,7 @@ class Fleet final : public engine::RunPlacement {
   std::unordered_map<std::string, Entry> entries_;  // by the run's name
   std::vector<Peer*> came_back_;
   std::vector<std::pair<std::string, history::SharedRun>> lost_;  // run_uid, who has it now
+  std::deque<std::string> of_before_;                             // run_uids that are to be looked at; of the upkeep's thread
   std::map<std::string, std::uint64_t> orphans_;                  // run_uid and row_version; of the upkeep's thread
   std::chrono::steady_clock::time_point looked_for_orphans_{};
   std::array<std::mutex, 64> run_locks_;  // several runs share one

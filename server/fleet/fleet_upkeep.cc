@@ -1,4 +1,4 @@
-// What a fleet's server does by itself: runs of before, claims, owners that turn out to be two, and leaving.
+// What a fleet's server does by itself: claims, owners that turn out to be two, and leaving.
 #include <spdlog/spdlog.h>
 
 // Boost 1.74's Asio needs std::exchange before its own headers in C++20.
@@ -19,15 +19,15 @@ using std::chrono::milliseconds;
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr milliseconds kLookAfter{1000};
-constexpr milliseconds kFeed{100};       // the same while the feed was not told of a new run
-constexpr std::size_t kMaxOwn = 10'000;  // runs looked at when a server starts
-constexpr milliseconds kLeave{5000};     // what was taken is committed by then, or never
+constexpr milliseconds kFeed{100};    // the same while the feed was not told of a new run
+constexpr milliseconds kLeave{5000};  // what was taken is committed by then, or never
 
 }  // namespace
 
 // ---- in the background ----------------------------------------------------------------------------------------------
 
 void Fleet::look_after() {
+  find_own();
   adopt_own();
   std::unique_lock lock(mutex_);
   while (!stopping_) {
@@ -57,68 +57,6 @@ bool Fleet::claimed_since(const history::SharedRun& claim) {
   return entry != entries_.end() && entry->second.state == State::kHere && entry->second.term > claim.term;
 }
 
-// Runs of before a restart: those that nobody took meanwhile go on, whether or not their clients come back. Of those that were
-// lost it is enough to know whose they are: they come to memory when it is time to say that they are gone for good.
-void Fleet::adopt_own() {
-  std::vector<engine::RunRow> rows;
-  try {
-    rows = parts_.store.list_running(kMaxOwn);
-    for (engine::RunRow& row : parts_.store.list_lost(kMaxOwn)) rows.push_back(std::move(row));
-  } catch (const engine::StoreError& error) {
-    spdlog::error("fleet: the runs of before cannot be read: {}", error.what());
-  }
-  for (const engine::RunRow& row : rows) {
-    const std::lock_guard run_lock(lock_of(row.name));
-    {
-      const std::lock_guard lock(mutex_);
-      if (stopping_ || draining_) return;
-      if (entries_.contains(row.name)) continue;  // a client was faster
-    }
-    try {
-      adopt(row);
-    } catch (const engine::StoreError& error) {
-      // Its clients bring it back.
-      spdlog::warn("fleet: run '{}' of before waits for its clients: {}", row.name, error.what());
-      const std::lock_guard lock(mutex_);
-      const auto entry = entries_.find(row.name);
-      if (entry != entries_.end() && entry->second.state != State::kDeciding) entries_.erase(entry);
-    }
-  }
-}
-
-void Fleet::adopt(const engine::RunRow& row) {
-  auto there = parts_.shared == nullptr ? std::nullopt : parts_.shared->find_run(row.run_uid);
-  // It ended before it was shared, and its clients began it anew elsewhere, from their first report.
-  if (!there && parts_.shared != nullptr) there = parts_.shared->find_run(row.name);
-  const bool taken = (there && !there->instance.empty() && there->instance != self().name) || !holders(row.name).empty();
-  if (taken) return note_gone(row, there ? there->instance : std::string());
-  // It was being brought here when this server ended: that is begun again for its clients.
-  if (there && !is_newest(*there, row.run_uid)) return;
-  if (row.status != v1::RUN_STATUS_RUNNING) return;
-  const bool claimed = there && there->term > 0;
-  {
-    const std::lock_guard lock(mutex_);
-    if (stopping_ || draining_) return;
-    const Entry here{.state = State::kHere, .term = claimed ? there->term : 0, .fed = claimed};
-    if (!entries_.try_emplace(row.name, here).second) return;  // a client has come, and waits for this to end
-    unfed_ = unfed_ || !claimed;
-  }
-  if (claimed) parts_.feed->own(row.run_uid, row.name, there->term);
-  engine_->adopt(row.name);
-}
-
-// What is stored here of a run that another server has is an older state of it, which lists leave out.
-void Fleet::note_gone(engine::RunRow row, const std::string& owner) {
-  if (parts_.alerts_go) parts_.alerts_go(row.run_uid);
-  v1::GetRunResponse overview;
-  if (!overview.ParseFromString(row.overview)) return;
-  overview.mutable_run()->set_instance(owner.empty() ? "?" : owner);
-  row.overview = overview.SerializeAsString();
-  engine::CommitBatch batch;
-  batch.runs.push_back(std::move(row));
-  engine_->submit(std::move(batch), {});
-}
-
 // Feeds what is new, and forgets what moved.
 void Fleet::look_after_runs() {
   {
@@ -130,6 +68,7 @@ void Fleet::look_after_runs() {
     });
   }
   if (parts_.shared == nullptr) return;
+  adopt_own();
   feed_new();
   take_orphans();
 }

@@ -42,8 +42,11 @@ void Fleet::take_orphans() {
   try {
     for (const history::SharedRun& run : parts_.shared->list_runs(kMaxOrphans, Which::kRunning)) {
       const std::string& name = run.row.name;
-      if (run.instance.empty() || engine_->holds(name) || home_of(name, false) != nullptr) continue;
-      if (is_there(run.instance) && (run.instance != self().name || is_newest(run, run.row.run_uid))) continue;
+      if (run.instance.empty() || engine_->holds(name)) continue;
+      const bool own = run.instance == self().name && is_newest(run, run.row.run_uid);
+      if (own && ended_here(run.row.run_uid)) of_before_.push_back(run.row.run_uid);
+      if (own || home_of(name, false) != nullptr) continue;
+      if (is_there(run.instance) && run.instance != self().name) continue;
       orphans_[run.row.run_uid] = run.row_version;
       const auto seen = before.find(run.row.run_uid);
       if (seen == before.end() || seen->second != run.row_version) continue;

@@ -79,6 +79,8 @@ class SharedFeed {
   // The term under which what is stored here of a run was fed last, or was brought here; 0: none; absent: not noted (a store of
   // before).
   virtual std::optional<std::uint64_t> term_of(const std::string& run_uid) = 0;
+  // Stored runs, by run_uid, of whose log something was not sent. Throws StoreError.
+  virtual std::vector<std::string> behind() = 0;
   // Called, from the feeding thread, when a run that is fed turns out to have a claim of a later term; it is not fed any more
   // then.
   virtual void on_lost(std::function<void(const std::string& run_uid, const SharedRun& now)> lost) = 0;

@@ -143,6 +143,22 @@ class Fleet(FleetCase):
     def test_a_stopping_server_hands_its_runs_over(self):
         self.followed(lambda server: self.assertEqual(server.stop(), 0))
 
+    def test_a_run_that_ended_before_it_was_shared_is_shared_after_a_restart(self):
+        clickhouse = self.click()
+        servers = self.fleet("ab", clickhouse, required=False)
+        run = self.run_named(servers, "a", "ended")
+        job = self.spawn(self.job(servers, "healthy", run, "--steps", str(STEPS), "--batch", "16", "--step-ms", "60"))
+        there = "SELECT uniqExact(attempt) FROM reports"
+        wait_for("some of it", lambda: int(clickhouse.query(there, "scalewatch")))
+        clickhouse.kill()
+        self.assertEqual(job.wait(180), 0)
+        self.finished(servers["a"], run)
+        servers["a"].kill()
+        servers["a"].start()  # and can't read whose its runs are
+        clickhouse.start()
+        status = f"SELECT argMax(status, version) FROM runs WHERE name = '{run}'"
+        wait_for("all of it", lambda: (clickhouse.query(there, "scalewatch"), clickhouse.query(status, "scalewatch")) == (f"{STEPS}\n", "2\n"))
+
     def test_clocks_need_not_agree(self):
         shim = BIN.parent / "lib/libclock_shift.so"
         mode = "nan-data"

@@ -60,6 +60,7 @@ class Feeder final : public history::SharedFeed, public engine::Replication {
   void disown(const std::string& run_uid) override;
   bool drain(const std::string& run_uid, std::chrono::milliseconds most) override;
   std::optional<std::uint64_t> term_of(const std::string& run_uid) override;
+  std::vector<std::string> behind() override { return state_.behind(); }
   void on_lost(std::function<void(const std::string& run_uid, const history::SharedRun& now)> lost) override;
   std::uint64_t replicated_seq(const std::string& run_uid, std::uint32_t rank, const engine::Incarnation& incarnation) override;
 

@@ -162,6 +162,49 @@ TEST_F(FleetTest, AServerThatComesBackBeforeOthersTookItsRunsGoesOn) {
   EXPECT_EQ(node(home).fleet.stats().taken_over, 0U);
 }
 
+// Nobody waited for the shared history as it ended, and its server was killed before all of it was there.
+TEST_F(FleetTest, ARunThatEndedBeforeAllOfItWasSharedIsFedAfterARestart) {
+  required_ = false;
+  start_all(&shared_);
+  const std::string home = order()[0];
+  std::unique_ptr<TestClient> client;
+  ASSERT_EQ(join(client, home, 0, 0), home);
+  ASSERT_NO_FATAL_FAILURE(share(*client, home, 1, 3));
+  const std::string uid = client->peer().hello_ack()->run_uid();
+  client->send(client->report(4));
+  ASSERT_TRUE(client->durable(4));
+  client->goodbye();
+  const auto ended = [&](MemoryStore& store) { return store.find_run(uid)->status == v1::RUN_STATUS_FINISHED; };
+  ASSERT_TRUE(eventually([&] { return ended(*stores_[home]); }));
+  client.reset();
+  kill(home);
+  shared_.away = true;  // as it starts
+  Node& back = start(home, &shared_);
+  EXPECT_FALSE(back.feed->owns(uid));
+  shared_.away = false;
+  ASSERT_TRUE(eventually([&] { return back.feed->owns(uid); }));
+  back.feed->turn();
+  EXPECT_EQ(shared_.rows.reports(), 4U);
+  EXPECT_TRUE(ended(shared_.rows));
+  EXPECT_FALSE(back.fleet.holds("run"));
+}
+
+// All of its log was there, and not that it had ended.
+TEST_F(FleetTest, AnEndThatWasNotSharedIsFedAfterARestart) {
+  required_ = false;
+  start_all(&shared_);
+  const std::string home = order()[0];
+  const std::string uid = killed_with(3);
+  {
+    const std::lock_guard lock(shared_.rows.mutex);
+    shared_.rows.runs[uid].status = v1::RUN_STATUS_RUNNING;
+  }
+  stores_[home]->runs[uid].status = v1::RUN_STATUS_FINISHED;
+  Node& back = start(home, &shared_);
+  EXPECT_TRUE(eventually([&] { return back.feed->owns(uid); }));
+  EXPECT_FALSE(back.fleet.holds("run"));
+}
+
 // Its trainers may have died with it: somebody must say so.
 TEST_F(FleetTest, ARunWhoseServerIsGoneIsTakenOverWithoutItsClients) {
   start_all(&shared_);

@@ -131,6 +131,14 @@ class FakeFeed final : public history::SharedFeed {
     const std::lock_guard lock(shared_.mutex);
     return shared_.terms[&local_][run_uid];
   }
+  std::vector<std::string> behind() override {
+    const std::scoped_lock lock(local_.mutex, shared_.rows.mutex);
+    std::vector<std::string> out;
+    for (const auto& [uid, row] : local_.runs) {
+      if (shared_.rows.log[uid].size() < local_.log[uid].size()) out.push_back(uid);
+    }
+    return out;
+  }
   void disown(const std::string& run_uid) override {
     const std::lock_guard lock(mutex_);
     owned_.erase(run_uid);
