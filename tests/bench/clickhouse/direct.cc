@@ -138,6 +138,7 @@ double direct(const Arguments& arguments, const clickhouse::Options& options, Di
   const std::uint64_t length = std::min<std::uint64_t>(attempts, kBatch / wide);
   if (length == 0) throw std::runtime_error("too few rows: more --seconds");
   std::vector<Window> windows;
+  windows.reserve(kWindows);
   for (std::uint64_t i = 0; i < kWindows; ++i)
     windows.emplace_back(options, 1 + i * length, (i + 1) * length, length * wide, what);
   for (const auto& table : clickhouse::tables()) connection.query("CREATE TABLE direct_" + table.name + " AS " + table.name);
