@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -103,6 +104,8 @@ class OlderHistory {
   virtual std::optional<std::pair<std::uint64_t, std::uint64_t>> bounds(const OlderRange& range) = 0;
   // In order of attempt, rank, pos; no more than `limit`, and then the last attempt may not be whole.
   virtual std::vector<OlderReport> reports(const OlderRange& range, std::size_t limit) = 0;
+  // These reports of a run as they were received: of those that are still there, for they are kept for some days alone.
+  virtual std::map<OlderKey, std::string> payloads(const std::string& run_uid, const std::vector<OlderReport>& reports) = 0;
   // In order of attempt, rank, regular before retrospective, seq, id; each once. `tensors`: names with roles, one maybe several
   // times; empty: all. No more than `limit`, and then the last attempt may not be whole.
   using Tensors = std::vector<std::pair<std::string, int>>;

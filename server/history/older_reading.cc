@@ -15,6 +15,11 @@ constexpr std::size_t kPageReports = 4096;
 constexpr std::uint32_t kMostTensors = 16'000'000;
 constexpr std::size_t kPageRecords = 400'000;  // 60 MB
 
+// An attempt's records lie as far apart as its tensors do, and of each thousands around it must be read; its reports lie
+// together.
+constexpr std::size_t kManyTensors = 16;
+constexpr std::size_t kMaxPayloads = 256;
+
 constexpr std::size_t kMaxRows = 16'000'000;  // of one attempt
 
 // Rows of whole attempts: about `limit`, more when the first attempt has more.
@@ -81,14 +86,26 @@ OlderRange OlderReading::page_range(std::uint64_t first, std::uint64_t last, std
   return page;
 }
 
+// Of one attempt's many tensors all reports as they were received; else, or where one is gone, none.
+std::map<OlderKey, std::string> OlderReading::payloads(const std::vector<OlderReport>& reports) const {
+  const bool many = tensors_.empty() || tensors_.size() >= kManyTensors;
+  if (!many || reports.size() > kMaxPayloads || reports.front().attempt != reports.back().attempt) return {};
+  auto found = history_.payloads(run_uid_, reports);
+  const bool all = std::all_of(reports.begin(), reports.end(), [&](const auto& report) { return found.contains(report.key); });
+  return all ? std::move(found) : std::map<OlderKey, std::string>();
+}
+
 std::vector<StoredReport> OlderReading::page(const ReportRange& part, std::uint64_t first, bool with_records) {
   page_.clear();
   parsed_at_ = 0;
+  whole_at_ = 0;
   std::vector<StoredReport> out;
   auto reports = whole_attempts<OlderReport>(
       kPageReports, [&](std::size_t limit) { return history_.reports(page_range(first, part.last, part.rank), limit); });
   std::vector<OlderRecord> records;
-  if (with_records && !reports.empty()) {
+  std::map<OlderKey, std::string> whole;
+  if (with_records && !reports.empty()) whole = payloads(reports);
+  if (with_records && !reports.empty() && whole.empty()) {
     bool cut = false;
     records = whole_attempts<OlderRecord>(kPageRecords, [&](std::size_t limit) {
       auto rows = history_.records(page_range(first, reports.back().attempt, part.rank), tensors_, limit);
@@ -102,7 +119,7 @@ std::vector<StoredReport> OlderReading::page(const ReportRange& part, std::uint6
     const auto stream = stream_of(report.key);
     if (!stream || places.contains(report.key)) continue;
     places[report.key] = page_.size();
-    page_.push_back({std::move(report.rest), {}});
+    page_.push_back({std::move(report.rest), {}, whole.empty() ? std::string() : std::move(whole[report.key])});
     StoredReport& row = out.emplace_back();
     row.older = static_cast<std::int64_t>(page_.size());
     row.id = -row.older;
@@ -125,6 +142,20 @@ std::vector<StoredReport> OlderReading::page(const ReportRange& part, std::uint6
 
 const OlderReading::Records& OlderReading::records(const StoredReport& report) const {
   return page_.at(static_cast<std::size_t>(report.older - 1)).records;
+}
+
+const v1::Report* OlderReading::whole(const StoredReport& report) {
+  const std::string& bytes = page_.at(static_cast<std::size_t>(report.older - 1)).whole;
+  if (bytes.empty()) return nullptr;
+  if (whole_at_ != report.older) {
+    whole_at_ = 0;
+    if (!whole_.ParseFromString(bytes)) {
+      throw ApiError{{engine::Status::kInternal, "the shared report of rank " + std::to_string(report.rank) + " for attempt " +
+                                                     std::to_string(report.attempt) + " cannot be read"}};
+    }
+    whole_at_ = report.older;
+  }
+  return &whole_;
 }
 
 const v1::Report& OlderReading::rest(const StoredReport& report) {

@@ -41,6 +41,8 @@ class OlderReading {
   // Of a report of the newest page.
   const Records& records(const StoredReport& report) const;
   const v1::Report& rest(const StoredReport& report);
+  // As it was received, when the page was read so; else null, and records() has them. Valid until the next call.
+  const v1::Report* whole(const StoredReport& report);
 
   // A page of one tensor's records from `first` on, of whole attempts, in order; empty at the end. `within`: of these attempts
   // alone; empty: of all.
@@ -75,10 +77,14 @@ class OlderReading {
   struct Held {
     std::string rest;
     Records records;
+    std::string whole;
   };
+  [[nodiscard]] std::map<OlderKey, std::string> payloads(const std::vector<OlderReport>& reports) const;
   std::vector<Held> page_;  // StoredReport::older - 1 is the place
   v1::Report parsed_;
   std::int64_t parsed_at_ = 0;
+  v1::Report whole_;
+  std::int64_t whole_at_ = 0;
 };
 
 }  // namespace scalewatch::history

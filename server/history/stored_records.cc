@@ -130,6 +130,7 @@ void open_summaries(std::string_view bytes, std::size_t reports, SummariesView& 
 
 std::optional<Measured> StoredRecords::find(const StoredReport& report, std::uint32_t id, std::uint64_t numel) {
   if (report.older > 0) {
+    if (const v1::Report* whole = reading_.older()->whole(report)) return find_record(*whole, id, numel);
     const auto& records = reading_.older()->records(report);
     const auto found =
         std::lower_bound(records.begin(), records.end(), id, [](const auto& a, std::uint32_t b) { return a.first < b; });
@@ -156,6 +157,10 @@ std::optional<Measured> StoredRecords::find(const StoredReport& report, std::uin
 void StoredRecords::for_each(const StoredReport& report, TensorIds ids, const Numel& numel,
                              const std::function<void(std::uint32_t, const Measured&)>& visit) {
   if (report.older > 0) {
+    if (const v1::Report* whole = reading_.older()->whole(report)) {
+      for_each_record(*whole, numel, visit, ids);
+      return;
+    }
     for (const auto& [id, measured] : reading_.older()->records(report)) visit(id, measured);
     return;
   }

@@ -71,6 +71,26 @@ std::vector<history::OlderReport> Older::reports(const history::OlderRange& aske
   return reports;
 }
 
+std::map<history::OlderKey, std::string> Older::payloads(const std::string& run_uid,
+                                                         const std::vector<history::OlderReport>& reports) {
+  std::map<history::OlderKey, std::string> found;
+  std::string places;
+  for (const auto& report : reports) places += (places.empty() ? "" : ",") + std::to_string(report.pos);
+  if (places.empty()) return found;
+  // A place may be another report's under another owner: `found` has more than was asked for then.
+  const std::string answer =
+      query("SELECT rank, stream, seq, payload FROM payloads WHERE run = " + std::to_string(run_key(run_uid)) +
+            " AND pos IN (" + places + ")");
+  for (RowReader rows(answer); !rows.done();) {
+    history::OlderKey key;
+    key.rank = rows.u32();
+    key.stream = rows.u64();
+    key.seq = rows.u64();
+    found[key] = rows.text();
+  }
+  return found;
+}
+
 std::vector<history::OlderRecord> Older::records(const history::OlderRange& range, const Tensors& tensors, std::size_t limit) {
   const std::string answer = query(
       "SELECT rank, stream, seq, attempt, id, retrospective, numel, nans, pos_inf, neg_inf, zero, subnormal, flushed, over, "

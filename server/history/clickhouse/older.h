@@ -20,6 +20,8 @@ class Older final : public history::OlderHistory {
 
   std::optional<std::pair<std::uint64_t, std::uint64_t>> bounds(const history::OlderRange& range) override;
   std::vector<history::OlderReport> reports(const history::OlderRange& range, std::size_t limit) override;
+  std::map<history::OlderKey, std::string> payloads(const std::string& run_uid,
+                                                    const std::vector<history::OlderReport>& reports) override;
   std::vector<history::OlderRecord> records(const history::OlderRange& range, const Tensors& tensors,
                                             std::size_t limit) override;
   history::OlderSums sums(const history::OlderRange& range, const Tensors::value_type& tensor,

@@ -25,6 +25,14 @@ TEST_F(ClickHouseTest, AnswersAreTheSameWhereverTheRowsAre) {
       writer.execute("DELETE FROM payloads; DELETE FROM reports; DELETE FROM scaler_rows; DELETE FROM inputs");
     });
     history::expect_same(expected, answers(*there, &older), "nothing here but names, seed " + std::to_string(seed));
+    // Attempts of many tensors came from reports as they were received, while these were there.
+    const history::OlderRange attempt{"u1", 1, 129, 129, {}, {}, false};
+    const auto reports = older.reports(attempt, 100);
+    ASSERT_FALSE(reports.empty());
+    EXPECT_EQ(older.payloads("u1", reports).size(), reports.size());
+    empty("payloads");
+    EXPECT_EQ(older.payloads("u1", reports).size(), 0U);
+    history::expect_same(expected, answers(*there, &older), "payloads are gone, seed " + std::to_string(seed));
 
     // Half of it is only there, the rest only here.
     for (const char* table : {"payloads", "reports", "scaler_rows"}) {

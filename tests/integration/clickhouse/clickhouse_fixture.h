@@ -68,6 +68,12 @@ class ClickHouseTest : public ::testing::Test {
   }
   // How many different ones were marked. Rows that are there twice may be merged by now.
   std::string batches_there() { return query("SELECT uniqExact(from_pos, to_pos) FROM batches"); }
+  void empty(const std::string& table) {
+    Connection connection(options_);
+    for (std::size_t host = 0; host < connection.hosts(); ++host) {
+      connection.execute_at(host, "TRUNCATE TABLE " + table + (options_.sharded() ? "_local" : ""));
+    }
+  }
   std::string query(const std::string& sql) { return Connection(options_).query(sql); }
 
   Options options_;
