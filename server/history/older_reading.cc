@@ -18,7 +18,7 @@ constexpr std::size_t kPageRecords = 400'000;  // 60 MB
 // An attempt's records lie as far apart as its tensors do, and of each thousands around it must be read; its reports lie
 // together.
 constexpr std::size_t kManyTensors = 16;
-constexpr std::size_t kMaxPayloads = 256;
+constexpr std::size_t kMaxPayloads = 256;  // reports
 
 constexpr std::size_t kMaxRows = 16'000'000;  // of one attempt
 
