@@ -5,66 +5,21 @@
 #include <iterator>
 #include <utility>
 
+#include "server/engine/commit_batch.h"
+
 namespace scalewatch::engine {
 
 namespace {
 
-using SteadyClock = std::chrono::steady_clock;
-
-template <class Row>
-void append(std::vector<Row>& to, std::vector<Row>& from) {
-  if (to.empty()) {
-    to.swap(from);
-  } else {
-    to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
-  }
+bool has_history(const CommitBatch& batch) {
+  return !batch.reports.empty() || !batch.inputs.empty();
 }
 
-void append(CommitBatch& to, CommitBatch& from) {
-  append(to.runs, from.runs);
-  append(to.incarnations, from.incarnations);
-  append(to.tables, from.tables);
-  append(to.reports, from.reports);
-  append(to.inputs, from.inputs);
-  append(to.snapshots, from.snapshots);
-  append(to.alerts, from.alerts);
-  append(to.outbox, from.outbox);
-  append(to.outbox_updates, from.outbox_updates);
-  append(to.silences, from.silences);
-}
-
-// What does not wait for history.
-void move_alerts(CommitBatch& to, CommitBatch& from) {
-  append(to.alerts, from.alerts);
-  append(to.outbox, from.outbox);
-  append(to.outbox_updates, from.outbox_updates);
-  append(to.silences, from.silences);
-  from.alerts.clear();
-  from.outbox.clear();
-  from.outbox_updates.clear();
-  from.silences.clear();
-}
-
-double seconds_since(SteadyClock::time_point start) {
-  return std::chrono::duration<double>(SteadyClock::now() - start).count();
+double seconds_since(CommitPipeline::SteadyClock::time_point start) {
+  return std::chrono::duration<double>(CommitPipeline::SteadyClock::now() - start).count();
 }
 
 }  // namespace
-
-std::size_t CommitBatch::bytes() const {
-  constexpr std::size_t kRow = 64;  // a row's fixed columns and its share of the index, roughly
-  std::size_t total = kRow * (runs.size() + incarnations.size() + outbox_updates.size());
-  for (const auto& row : runs) total += row.overview.size();
-  for (const auto& row : incarnations) total += row.hello.size();
-  for (const auto& row : tables) total += kRow + row.delta.size();
-  for (const auto& row : reports) total += kRow + row.payload.size();
-  for (const auto& row : inputs) total += kRow + row.payload.size();
-  for (const auto& row : snapshots) total += kRow + row.state.size();
-  for (const auto& row : alerts) total += kRow + row.alert.size();
-  for (const auto& row : outbox) total += kRow + row.alert.size();
-  for (const auto& row : silences) total += kRow + row.silence.size();
-  return total;
-}
 
 CommitPipeline::CommitPipeline(Options options, HistoryStore& store, AlertOutbox& outbox)
     : options_(std::move(options)), store_(store), outbox_(outbox), thread_([this] { loop(); }) {}
@@ -102,7 +57,18 @@ void CommitPipeline::stop() {
 
 CommitPipeline::Stats CommitPipeline::stats() const {
   std::lock_guard lock(mutex_);
-  Stats out = stats_;
+  return stats_;
+}
+
+CommitPipeline::Health CommitPipeline::health() const {
+  std::lock_guard lock(mutex_);
+  Health out = store_health();
+  out.degraded = out.degraded || (!refused_.empty() && !taken_since_refused_);
+  return out;
+}
+
+CommitPipeline::Health CommitPipeline::store_health() const {
+  Health out = health_;
   if (in_flight_) {
     out.oldest_seconds = seconds_since(oldest_in_flight_);
   } else if (!pending_.empty()) {
@@ -114,86 +80,124 @@ CommitPipeline::Stats CommitPipeline::stats() const {
 void CommitPipeline::loop() {
   std::unique_lock lock(mutex_);
   while (true) {
-    wake_.wait(lock, [&] { return stopping_ || !pending_.empty(); });
-    if (pending_.empty()) return;
-    wake_.wait_until(lock, oldest_pending_ + options_.delay, [&] { return stopping_ || pending_bytes_ >= options_.bytes; });
-    std::vector<Item> items = std::exchange(pending_, {});
-    pending_bytes_ = 0;
-    oldest_in_flight_ = oldest_pending_;
-    in_flight_ = true;
+    wake_.wait_until(lock, next_retry(), [&] { return stopping_ || !pending_.empty(); });
+    const bool last = stopping_ && pending_.empty();
+    Round round;
+    if (!pending_.empty()) {
+      wake_.wait_until(lock, oldest_pending_ + options_.delay, [&] { return stopping_ || pending_bytes_ >= options_.bytes; });
+      round.items = std::exchange(pending_, {});
+      pending_bytes_ = 0;
+      oldest_in_flight_ = oldest_pending_;
+      in_flight_ = true;
+    }
     lock.unlock();
 
-    CommitBatch batch;
-    for (Item& item : items) append(batch, item.batch);
-    const bool taken = batch.empty() || commit_until_taken(batch);
+    const bool taken = commit(round);
     if (taken) {
-      outbox_.committed(batch);
-      for (const Item& item : items) {
-        if (item.on_durable) item.on_durable();
-      }
+      retry_refused(last);
       if (options_.after_commit) options_.after_commit();
     }
 
     lock.lock();
     in_flight_ = false;
-    if (!taken) return;
+    if (!taken || last) return;
   }
 }
 
-std::vector<std::function<void()>> CommitPipeline::take_alerts(CommitBatch& batch, CommitBatch& ahead) {
-  std::vector<std::function<void()>> done;
+bool CommitPipeline::commit(Round& round) {
+  CommitBatch batch;
+  for (Item& item : round.items) append(batch, item.batch);
+  hold_back(batch);
+  if (!batch.empty() && !commit_until_taken(std::move(batch), round)) return false;
+  settle(round.items, round.refused);
+  return true;
+}
+
+std::optional<StoreError> CommitPipeline::try_commit(const CommitBatch& batch) {
+  const auto start = SteadyClock::now();
+  std::optional<StoreError> refusal;
+  try {
+    store_.commit(batch);
+  } catch (const StoreError& error) {
+    refusal = error;
+  }
+  {
+    std::lock_guard lock(mutex_);
+    stats_.durations.note(seconds_since(start));
+    if (refusal) {
+      ++stats_.errors;
+    } else {
+      ++stats_.commits;
+      stats_.bytes += batch.bytes();
+      taken_since_refused_ = taken_since_refused_ || has_history(batch);
+    }
+  }
+  if (!refusal) outbox_.committed(batch);
+  return refusal;
+}
+
+std::optional<StoreError> CommitPipeline::commit_by_run(CommitBatch& batch, Round& round) {
+  std::optional<StoreError> not_now;
+  bool any_taken = false;
+  for (auto& [run, part] : by_run(std::exchange(batch, {}))) {
+    const auto refusal = not_now ? not_now : try_commit(part);
+    if (!refusal) {
+      any_taken = any_taken || has_history(part);
+    } else if (refusal->retryable) {
+      not_now = refusal;
+      append(batch, part);
+    } else {
+      refuse(run, std::move(part), refusal->what());
+      round.refused.insert(run);
+    }
+  }
+  if (!round.refused.empty()) {
+    std::lock_guard lock(mutex_);
+    taken_since_refused_ = any_taken;
+  }
+  return not_now;
+}
+
+void CommitPipeline::take_alerts(CommitBatch& batch, CommitBatch& ahead, std::vector<Item>& done) {
   move_alerts(ahead, batch);
   std::erase_if(pending_, [&](Item& item) {
     if (item.batch.empty()) return false;  // something that waits for what came before it
     move_alerts(ahead, item.batch);
     if (!item.batch.empty()) return false;
-    if (item.on_durable) done.push_back(std::move(item.on_durable));
+    done.push_back(std::move(item));
     return true;
   });
-  return done;
 }
 
-bool CommitPipeline::commit_until_taken(CommitBatch& batch) {
+bool CommitPipeline::commit_until_taken(CommitBatch batch, Round& round) {
   CommitBatch ahead;
-  std::vector<std::function<void()>> done;  // of items that are in `ahead` whole
+  std::vector<Item> done;  // that are in `ahead` whole
   while (true) {
     move_alerts(batch, ahead);
-    const auto start = SteadyClock::now();
-    std::string error;
-    try {
-      store_.commit(batch);
-    } catch (const StoreError& caught) {
-      error = caught.what();
-    }
+    auto refusal = try_commit(batch);
+    if (refusal && !refusal->retryable) refusal = commit_by_run(batch, round);
     std::unique_lock lock(mutex_);
-    const double seconds = seconds_since(start);
-    stats_.durations.note(seconds);
-    if (error.empty()) {
-      if (stats_.degraded) spdlog::info("history commits again");
-      ++stats_.commits;
-      stats_.bytes += batch.bytes();
-      stats_.degraded = false;
-      lock.unlock();
-      for (const auto& call : done) call();
+    if (!refusal) {
+      if (health_.degraded) spdlog::info("history commits again");
+      health_ = {};
+      std::move(done.begin(), done.end(), std::back_inserter(round.items));
       return true;
     }
-    if (!stats_.degraded) spdlog::error("history pauses: {}; clients keep what is not acked; trying again", error);
-    ++stats_.errors;
-    stats_.error = error;
-    stats_.degraded = true;
+    if (!health_.degraded) spdlog::error("history pauses: {}; clients keep what is not acked; trying again", refusal->what());
+    health_.error = refusal->what();
+    health_.degraded = true;
     const auto until = SteadyClock::now() + options_.retry;
-    auto more = take_alerts(batch, ahead);
-    done.insert(done.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+    take_alerts(batch, ahead, done);
     lock.unlock();
     if (!ahead.empty() && store_.commit_alerts(ahead)) {
       outbox_.committed(ahead);
       ahead = {};
-      for (const auto& call : std::exchange(done, {})) call();
+      settle(done, {});
     }
     lock.lock();
     wake_.wait_until(lock, until, [&] { return stopping_; });
     if (stopping_ && SteadyClock::now() >= stop_deadline_) {
-      spdlog::error("history still refuses at the end: {}; what was not acked stays with the clients", error);
+      spdlog::error("history still refuses at the end: {}; what was not acked stays with the clients", refusal->what());
       return false;
     }
     lock.unlock();

@@ -283,6 +283,8 @@ void Engine::Impl::tick(const std::shared_ptr<RunHandle>& handle) {
     if (handle->forgotten) return;
     run.tick();
     if (run.busy() || engine_clock.steady_ms() - run.last_input_ms() < kForgetMs) return;
+    // What it staged is not in the store: whoever came would be given an older state of it.
+    if (pipeline.health(run.run_uid()).degraded) return;
     run.stage_final();
     handle->forgotten = true;
     std::lock_guard lock(runs_mutex);
@@ -378,7 +380,7 @@ void Engine::hand_over(const std::string& run, const std::string& instance, std:
       for (const auto& stream : streams)
         stream->end(v1::FAULT_CAUSE_MOVED, "run '" + name + "' goes on at " + server + ": connect there", 0, server);
     };
-    impl_->pipeline.submit({{}, [done, leave] { done(leave); }});  // after what was staged
+    impl_->pipeline.submit({{}, [done, leave] { done(leave); }, handle->run->run_uid()});  // after what was staged
   });
 }
 
@@ -445,6 +447,7 @@ std::vector<RunShown> Engine::shown() const {
 EngineStats Engine::stats() const {
   const Counters& counters = impl_->engine_counters;
   const CommitPipeline::Stats commits = impl_->pipeline.stats();
+  const CommitPipeline::Health health = impl_->pipeline.health();
   EngineStats out;
   out.reports = counters.reports;
   out.records = counters.records;
@@ -461,8 +464,8 @@ EngineStats Engine::stats() const {
   out.commit_errors = commits.errors;
   out.committed_bytes = commits.bytes;
   out.commit_durations = commits.durations;
-  out.lag_seconds = commits.oldest_seconds;
-  out.history_degraded = commits.degraded;
+  out.lag_seconds = health.oldest_seconds;
+  out.history_degraded = health.degraded;
   return out;
 }
 

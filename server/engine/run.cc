@@ -244,13 +244,15 @@ void Run::submit(Staged staged) {
     const bool changed = staged.all_alerts_changed || told.contains(row.id);
     if (v1::Alert alert; changed && alert.ParseFromString(row.alert)) alerts.push_back(std::move(alert));
   }
-  services_.pipeline.submit(
-      {std::move(staged.batch), [run_uid = context_.run_uid, tail = std::move(staged.tail), alerts = std::move(alerts),
-                                 on_durable = std::move(staged.on_durable), services = services_] {
-         for (const auto& event : tail) services.run_feed.publish(std::make_shared<RunEvent>(RunEvent{run_uid, event}));
-         for (const auto& alert : alerts) services.alert_feed.publish(std::make_shared<v1::Alert>(alert));
-         if (on_durable) on_durable();
-       }});
+  services_.pipeline.submit({std::move(staged.batch),
+                             [run_uid = context_.run_uid, tail = std::move(staged.tail), alerts = std::move(alerts),
+                              on_durable = std::move(staged.on_durable), services = services_] {
+                               for (const auto& event : tail)
+                                 services.run_feed.publish(std::make_shared<RunEvent>(RunEvent{run_uid, event}));
+                               for (const auto& alert : alerts) services.alert_feed.publish(std::make_shared<v1::Alert>(alert));
+                               if (on_durable) on_durable();
+                             },
+                             context_.run_uid});
 }
 
 }  // namespace scalewatch::engine

@@ -32,7 +32,9 @@ void Run::tick() {
   note_who_is_here();
   stage_overview(upkeep.batch);
   publish_readings();
-  if (pos_ > snapshot_pos_ && now - snapshot_ms_ >= services_.options.snapshot_every.count()) stage_snapshot(upkeep.batch);
+  const bool due = pos_ > snapshot_pos_ && now - snapshot_ms_ >= services_.options.snapshot_every.count();
+  // Where the store takes none they would pile up.
+  if (due && !services_.pipeline.health(context_.run_uid).degraded) stage_snapshot(upkeep.batch);
   submit(std::move(upkeep));
 }
 
@@ -104,16 +106,17 @@ void Run::note_silence(const RunRow& row) {
 
 void Run::check_lag() {
   const std::int64_t now = services_.clock.steady_ms();
-  const CommitPipeline::Stats stats = services_.pipeline.stats();
-  const auto lag = static_cast<domain::TimeMs>(stats.oldest_seconds * 1000);
+  const CommitPipeline::Health health = services_.pipeline.health(context_.run_uid);
+  const auto lag = static_cast<domain::TimeMs>(health.oldest_seconds * 1000);
   const bool told = lag_ms_ != 0;
-  const bool behind = stats.degraded ? lag >= rules_->history_degraded_after_ms : lag >= rules_->ingest_lag_ms / (told ? 2 : 1);
+  const bool behind =
+      health.degraded ? lag >= rules_->history_degraded_after_ms : lag >= rules_->ingest_lag_ms / (told ? 2 : 1);
   if (behind ? told && now - lag_ms_ < kLagRepeatMs : !told) return;
   // Nobody is there to be told, and no end of it is waited for.
   if (behind && live_ranks().empty()) return;
   lag_ms_ = behind ? now : 0;
   Staged staged;
-  log(domain::ServerLag{lag, stats.degraded, stats.degraded ? clipped(stats.error, 200) : std::string(),
+  log(domain::ServerLag{lag, health.degraded, health.degraded ? clipped(health.error, 200) : std::string(),
                         services_.clock.wall_ms()},
       nullptr, staged);
   submit(std::move(staged));

@@ -1,4 +1,4 @@
-// The store takes nothing: what happens now is judged and shown, and not remembered until it does.
+// The store takes nothing of the run: what happens now is judged and shown, and not remembered until it does.
 #include <fmt/core.h>
 
 #include "server/domain/rules/lag_rule.h"
@@ -20,7 +20,7 @@ class HistoryDegraded : public LagRule {
     const TimeMs limit = context.thresholds.history_degraded_after_ms;
     if (open == nullptr && lag.lag < limit) return;
     context.sink.raise(draft(
-        fmt::format("the server's history has taken nothing for {:.0f} s: {}", static_cast<double>(lag.lag) / 1000, lag.why),
+        fmt::format("history has taken nothing of this run for {:.0f} s: {}", static_cast<double>(lag.lag) / 1000, lag.why),
         "not_stored_for", lag.lag, limit, context));
   }
 };

@@ -197,6 +197,36 @@ class Disk(Case):
             self.assertEqual((count, first, last), (distinct, 1, attempts))
             self.assertEqual(count + lost, attempts)
 
+    def test_one_run_is_refused(self):
+        """The store refuses the rows of one run for good: that run waits and says so, and the other one notices nothing."""
+        server, sink = self.recording_server()
+        server.start()
+        trainers = {run: self.job(server, run, 300) for run in ("refused", "other")}
+        wait_for("durable reports", lambda: all(self.durable(server, run) >= 20 for run in trainers))
+
+        def change(statement):
+            with sqlite3.connect(server.history, timeout=30, isolation_level=None) as store:
+                store.execute(statement)
+            store.close()
+
+        change("CREATE TRIGGER refuse BEFORE INSERT ON reports WHEN NEW.run = (SELECT id FROM runs WHERE name = 'refused') "
+               "BEGIN SELECT RAISE(ABORT, 'not this run'); END")
+        pages = wait_for("HistoryDegraded on the page", lambda: self.told(sink, "HistoryDegraded", "firing"))
+        self.assertEqual({page["run"] for page in pages}, {"refused"})
+        stands = self.durable(server, "refused")
+        self.assertEqual(trainers["other"].wait(120), 0)
+        wait_for("the other's goodbye", lambda: server.api("runs/other")["run"]["status"] == "RUN_STATUS_FINISHED")
+        self.assertEqual(self.durable(server, "refused"), stands)
+        uid = server.api("runs/refused")["run"]["run_uid"]
+        self.assertIn(f"history of run {uid} pauses", server.log())
+        change("DROP TRIGGER refuse")
+        self.assertEqual(trainers["refused"].wait(120), 0)
+        wait_for("the resolve", lambda: self.told(sink, "HistoryDegraded", "resolved"))
+        self.assertEqual({body["run"] for body in sink.bodies() if body["rule"] == "HistoryDegraded"}, {"refused"})
+        self.check_whole(server, "refused", 300)
+        server.start()
+        self.check_whole(server, "other", 300)
+
     def test_slow(self):
         """The server lags behind: that is in the metrics, an alert tells of it, and alerts say how late they are."""
         server, sink, say = self.shimmed("rules.ingest_lag=1s")

@@ -26,6 +26,9 @@ class MemoryStore final : public HistoryStore {
   void commit(const CommitBatch& batch) override {
     std::lock_guard lock(mutex);
     if (refuse) throw StoreError("disk full", true);
+    for (const auto& row : batch.reports) {
+      if (row.run_uid == refused_run) throw StoreError("a row of run " + refused_run + " is refused", false);
+    }
     for (const auto& row : batch.runs) runs[row.run_uid] = row;
     for (const auto& row : batch.incarnations) {
       auto& stored = incarnation_rows[{row.run_uid, row.rank, row.incarnation}];
@@ -43,6 +46,17 @@ class MemoryStore final : public HistoryStore {
     for (const auto& row : batch.alerts) alerts[row.id] = row;
     for (const auto& row : batch.outbox) outbox.insert(row.key);
     ++commits;
+  }
+  bool commit_alerts(const CommitBatch& batch) override {
+    if (!takes_alerts) return false;
+    std::lock_guard lock(mutex);
+    for (const auto& row : batch.alerts) alerts[row.id] = row;
+    for (const auto& row : batch.outbox) outbox.insert(row.key);
+    return true;
+  }
+  void refuse_run(const std::string& run_uid) {
+    std::lock_guard lock(mutex);
+    refused_run = run_uid;
   }
   std::optional<RunRow> find_run(const std::string& name_or_uid) override {
     std::lock_guard lock(mutex);
@@ -127,6 +141,8 @@ class MemoryStore final : public HistoryStore {
 
   std::mutex mutex;
   std::atomic<bool> refuse{false};
+  std::atomic<bool> takes_alerts{false};  // while it refuses the rest
+  std::string refused_run;                // whose reports it never takes
   std::atomic<bool> log_is_broken{false};
   std::atomic<int> commits{0};
   std::map<std::string, RunRow> runs;
