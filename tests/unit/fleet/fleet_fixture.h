@@ -99,8 +99,8 @@ class FleetTest : public ::testing::Test {
   const std::string instances_ = "a=127.0.0.1:" + std::to_string(free_port()) + ",b=127.0.0.1:" + std::to_string(free_port()) +
                                  ",c=127.0.0.1:" + std::to_string(free_port());
   std::map<std::string, std::shared_ptr<MemoryStore>> stores_;
+  FakeShared shared_;  // before the servers, that ask it until they end
   std::map<std::string, std::unique_ptr<Node>> nodes_;
-  FakeShared shared_;
   bool required_ = true;
 };
 
