@@ -69,6 +69,11 @@ class AlertBook : public engine::AlertOutbox {
   // A run goes to another server, which tells of its alerts from now on. Returns what closes them here, to be committed; nobody
   // is told. Throws StoreError.
   engine::CommitBatch leave_run(const std::string& run_uid);
+  // Alerts, by id, that leave_run() closed and whose end nobody was told of who was told of them here. Throws StoreError.
+  std::vector<std::string> left_open(const std::string& run_uid);
+  // Of those: no other server knows of these, and they are over. Returns what tells of that, to be committed. Throws
+  // StoreError.
+  engine::CommitBatch end_left(const std::vector<std::string>& ids);
 
   void stage(const engine::RunContext& run, const std::vector<domain::FindingEvent>& events,
              engine::CommitBatch& batch) override;

@@ -124,6 +124,33 @@ engine::CommitBatch AlertBook::leave_run(const std::string& run_uid) {
   return batch;
 }
 
+std::vector<std::string> AlertBook::left_open(const std::string& run_uid) {
+  std::vector<std::string> ids;
+  visit(*reader_, run_uid, {v1::ALERT_STATE_RESOLVED}, [&](const engine::AlertRow& row) {
+    v1::Alert alert;
+    if (alert.ParseFromString(row.alert) && was_left(alert) && alert.pages_size() > 0) ids.push_back(row.id);
+  });
+  return ids;
+}
+
+engine::CommitBatch AlertBook::end_left(const std::vector<std::string>& ids) {
+  engine::CommitBatch batch;
+  std::lock_guard lock(mutex_);
+  const Now at = now();
+  for (const std::string& id : ids) {
+    AlertEntry entry;
+    const auto row = reader_->find(id);
+    if (!row || !entry.alert.ParseFromString(row->alert) || !was_left(entry.alert)) continue;
+    entry.changed_ms = std::max(at.wall, row->changed_ms + 1);
+    resolve(entry.alert, at.wall, "it did not go on with its run at another server");
+    stage_row(entry, batch);
+    for (const v1::Page& page : entry.alert.pages()) {
+      batch.outbox.push_back(outbox_row(page.sink(), entry.alert, std::string(kResolved), at.wall));
+    }
+  }
+  return batch;
+}
+
 void AlertBook::reconcile(const engine::RunContext& run, const std::vector<domain::Finding>& open, bool settled,
                           engine::CommitBatch& batch) {
   std::lock_guard lock(mutex_);

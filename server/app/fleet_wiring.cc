@@ -74,6 +74,8 @@ fleet::Parts parts_of(const Config& config, history::SqliteStore& store, history
   parts.alerts_go = [&book](const std::string& run_uid) {
     alerts_move(book, run_uid, [&] { return book.leave_run(run_uid); });
   };
+  parts.left_open = [&book](const std::string& run_uid) { return book.left_open(run_uid); };
+  parts.end_alerts = [&book](const std::vector<std::string>& ids) { book.submit(book.end_left(ids), {}); };
   return parts;
 }
 

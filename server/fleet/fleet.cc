@@ -225,6 +225,8 @@ Fleet::Answer Fleet::take(const std::string& run, Entry& entry) {
       if (!import(*there, entry.term)) return not_now("what is shared of the run is not whole here yet: connect again later");
       ++taken_over_;
       spdlog::warn("fleet: run '{}' is taken over by server {} (term {})", run, self().name, entry.term);
+    } else if (!take_back(uid)) {
+      return not_now("the store does not take what the run was given up with: connect again later");
     }
     parts_.feed->own(uid, run, entry.term);
     entry.fed = true;
@@ -240,12 +242,19 @@ Fleet::Answer Fleet::take(const std::string& run, Entry& entry) {
 bool Fleet::import(const history::SharedRun& there, std::uint64_t term) {
   const std::string& uid = there.row.run_uid;
   // Whoever has alerts of it in mind would change those that are brought; and what was staged must not come behind them.
+  const auto local = parts_.store.find_run(there.row.name);
+  const bool replaces = local && local->run_uid != uid;
   if (parts_.alerts_go) {
     parts_.alerts_go(uid);
-    const auto local = parts_.store.find_run(there.row.name);
-    if (local && local->run_uid != uid) parts_.alerts_go(local->run_uid);
+    if (replaces) parts_.alerts_go(local->run_uid);
   }
   if (!flush()) return false;
+  // With the other run of that name all goes that is known of its alerts.
+  if (replaces && parts_.left_open) {
+    const auto ids = parts_.left_open(local->run_uid);
+    if (!ids.empty()) parts_.end_alerts(ids);
+    if (!ids.empty() && !flush()) return false;
+  }
   const std::lock_guard lock(import_mutex_);
   bool imported = false;
   try {

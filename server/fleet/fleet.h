@@ -50,6 +50,10 @@ struct Parts {
   // The run's alerts are in the store, or are another server's from now on. What that changes is staged by then.
   std::function<void(const std::string& run_uid)> alerts_come{};
   std::function<void(const std::string& run_uid)> alerts_go{};
+  // Ids of alerts of a run that went, of which somebody was told here and not of their end; and that these are over, which
+  // tells that. Both throw StoreError.
+  std::function<std::vector<std::string>(const std::string& run_uid)> left_open{};
+  std::function<void(const std::vector<std::string>& ids)> end_alerts{};
 };
 
 struct Stats {
@@ -128,12 +132,20 @@ class Fleet final : public engine::RunPlacement {
   [[nodiscard]] bool adopt(const engine::RunRow& row);
   void feed(const std::string& run, const std::string& run_uid);
   void note_gone(engine::RunRow row, const std::string& owner);
+  // The run's alerts are another server's matter, and it is looked at later whether that one knows of all.
+  void alerts_go(const std::string& run_uid);
+  // The run goes on here with what the store has, and so do alerts that it was given up with. False: the store takes nothing
+  // now.
+  [[nodiscard]] bool take_back(const std::string& run_uid);
+  // False: it can't be known now.
+  [[nodiscard]] bool end_pages_of(const engine::RunRow& row);
 
   // All that was staged is in the store; false when it takes too long.
   [[nodiscard]] bool flush();
   void find_own();
   void adopt_own();
   void take_orphans();
+  void end_pages();
   [[nodiscard]] bool ended_here(const std::string& run_uid) const;
   void look_after();
   void look_after_runs();
@@ -149,9 +161,10 @@ class Fleet final : public engine::RunPlacement {
   std::condition_variable woken_;
   std::unordered_map<std::string, Entry> entries_;  // by the run's name
   std::vector<Peer*> came_back_;
-  std::vector<std::pair<std::string, history::SharedRun>> lost_;  // run_uid, who has it now
-  std::deque<std::string> of_before_;                             // run_uids that are to be looked at; of the upkeep's thread
-  std::map<std::string, std::uint64_t> orphans_;                  // run_uid and row_version; of the upkeep's thread
+  std::map<std::string, std::chrono::steady_clock::time_point> given_up_;  // by run_uid: when its alerts are looked at
+  std::vector<std::pair<std::string, history::SharedRun>> lost_;           // run_uid, who has it now
+  std::deque<std::string> of_before_;             // run_uids that are to be looked at; of the upkeep's thread
+  std::map<std::string, std::uint64_t> orphans_;  // run_uid and row_version; of the upkeep's thread
   std::chrono::steady_clock::time_point looked_for_orphans_{};
   std::array<std::mutex, 64> run_locks_;  // several runs share one
   std::mutex import_mutex_;               // one at a time

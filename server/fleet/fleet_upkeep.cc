@@ -67,6 +67,7 @@ void Fleet::look_after_runs() {
       return entry.state == State::kElsewhere && now >= entry.until && entry.waiting.empty();
     });
   }
+  end_pages();
   if (parts_.shared == nullptr) return;
   adopt_own();
   feed_new();
@@ -166,7 +167,7 @@ void Fleet::yield(const std::string& run, const std::string& run_uid, const Inst
   });
   left->get_future().wait_for(kLeave);
   if (parts_.feed != nullptr) parts_.feed->disown(run_uid);
-  if (parts_.alerts_go) parts_.alerts_go(run_uid);
+  alerts_go(run_uid);
   const std::lock_guard lock(mutex_);
   const auto entry = entries_.find(run);
   if (!holds_back || entry == entries_.end()) return;

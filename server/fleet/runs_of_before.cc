@@ -2,6 +2,7 @@
 #include <spdlog/spdlog.h>
 
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -19,11 +20,15 @@ constexpr std::size_t kMaxOwn = 10'000;  // that run, and that were lost
 // lost it is enough to know whose they are: they come to memory when it is time to say that they are gone for good. Those that
 // ended before all of them was shared are only fed.
 void Fleet::find_own() {
+  std::set<std::string> listed;
+  const auto add = [&](const std::string& uid) {
+    if (listed.insert(uid).second) of_before_.push_back(uid);
+  };
   try {
-    for (const engine::RunRow& row : parts_.store.list_running(kMaxOwn)) of_before_.push_back(row.run_uid);
-    for (const engine::RunRow& row : parts_.store.list_lost(kMaxOwn)) of_before_.push_back(row.run_uid);
+    for (const engine::RunRow& row : parts_.store.list_running(kMaxOwn)) add(row.run_uid);
+    for (const engine::RunRow& row : parts_.store.list_lost(kMaxOwn)) add(row.run_uid);
     if (parts_.feed == nullptr) return;
-    for (std::string& uid : parts_.feed->behind()) of_before_.push_back(std::move(uid));
+    for (const std::string& uid : parts_.feed->behind()) add(uid);
   } catch (const engine::StoreError& error) {
     spdlog::error("fleet: the runs of before cannot be read: {}", error.what());
   }
@@ -41,7 +46,7 @@ void Fleet::adopt_own() {
       {
         const std::lock_guard lock(mutex_);
         if (stopping_ || draining_) return;
-        if (entries_.contains(name)) continue;  // a client was faster, or it was listed twice
+        if (entries_.contains(name)) continue;  // a client was faster
       }
       const auto row = parts_.store.find_run(uid);  // as it is now that nobody changes it
       if (row && !adopt(*row)) return;              // with the next round
@@ -91,7 +96,7 @@ bool Fleet::adopt(const engine::RunRow& row) {
 
 // What is stored here of a run that another server has is an older state of it, which lists leave out.
 void Fleet::note_gone(engine::RunRow row, const std::string& owner) {
-  if (parts_.alerts_go) parts_.alerts_go(row.run_uid);
+  alerts_go(row.run_uid);
   v1::GetRunResponse overview;
   if (!overview.ParseFromString(row.overview)) return;
   overview.mutable_run()->set_instance(owner.empty() ? "?" : owner);

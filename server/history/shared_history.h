@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,8 @@ class SharedHistory {
   virtual std::optional<SharedRun> find_run(const std::string& name_or_uid) = 0;
   // Alerts of all runs that are open (firing or acknowledged), worst first.
   virtual std::vector<engine::AlertRow> open_alerts(std::size_t limit) = 0;
+  // Of all alerts of a run, whatever became of them.
+  virtual std::set<std::string> alert_ids(const std::string& run_uid) = 0;
 
   // Says that the run of this name is `instance`'s from now on, and returns the claim's term, which no other claim has. Whoever
   // had it before tells no client of anything more (SharedFeed looks before it does): what can be read after this call is all
@@ -61,8 +64,9 @@ class SharedHistory {
 
 // Brings a run into a store under a claim of its name: removes what the store has of that name (it is older, or was never
 // shared), commits what load_run() gives, and notes that older attempts are asked of the shared history. False when there is no
-// such run. To be called while the run is not in the engine's memory; after a crash the store's term (SharedFeed::term_of) says
-// that it was not finished. Throws StoreError.
+// such run. Alerts of it stay that were never shared, where somebody was told of one and not of its end. To be called while the
+// run is not in the engine's memory; after a crash the store's term (SharedFeed::term_of) says that it was not finished. Throws
+// StoreError.
 bool import_run(SharedHistory& shared, const std::string& run_uid, std::uint64_t term, SqliteStore& into);
 
 // What a server's own runs send. Thread-safe; nothing here waits for the network but drain().

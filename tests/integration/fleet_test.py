@@ -159,6 +159,31 @@ class Fleet(FleetCase):
         status = f"SELECT argMax(status, version) FROM runs WHERE name = '{run}'"
         wait_for("all of it", lambda: (clickhouse.query(there, "scalewatch"), clickhouse.query(status, "scalewatch")) == (f"{STEPS}\n", "2\n"))
 
+    def test_a_page_that_was_never_shared_is_ended_by_who_sent_it(self):
+        """Its server died before the run was shared, the trainer with it; the job began anew elsewhere, as another run."""
+        clickhouse = self.click()
+        sink = self.sink()
+        servers = self.fleet("ab", clickhouse, sinks=[{"name": "hook", "type": "webhook", "url": sink.url, "min_severity": "info"}], required=False)
+        run = self.run_named(servers, "a", "page")
+        clickhouse.kill()
+        job = self.spawn(self.job(servers, "nan-data", run, "--steps", "100000", "--batch", "16", "--step-ms", "20"))
+        wait_for("a page", lambda: sink.bodies())
+        servers["a"].kill()
+        job.kill()
+        job.wait()
+        first = {body["alert_id"].split("/")[0] for body in sink.bodies()}
+        clickhouse.start()
+        wait_for("b to miss it", lambda: "is gone" in servers["b"].log())
+        again = self.spawn(self.job(servers, "healthy", run, "--steps", "200", "--batch", "16", "--step-ms", "20"))
+        wait_for("the run", lambda: self.summary(servers["b"], run)["attempts"] != "0")
+        servers["a"].start()
+        self.assertEqual(again.wait(180), 0)
+
+        def told(transition):
+            return {body["alert_id"] for body in sink.bodies() if body["transition"] == transition and body["alert_id"].split("/")[0] in first}
+
+        wait_for("their ends", lambda: told("resolved") >= told("firing"))
+
     def test_clocks_need_not_agree(self):
         shim = BIN.parent / "lib/libclock_shift.so"
         mode = "nan-data"

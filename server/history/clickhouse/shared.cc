@@ -108,6 +108,13 @@ std::vector<engine::AlertRow> Shared::open_alerts(std::size_t limit) {
                            std::to_string(limit)));
 }
 
+std::set<std::string> Shared::alert_ids(const std::string& run_uid) {
+  const std::string answer = query("SELECT DISTINCT id FROM alerts WHERE " + run_is(run_uid));
+  std::set<std::string> ids;
+  for (RowReader rows(answer); !rows.done();) ids.emplace(rows.text());
+  return ids;
+}
+
 std::uint64_t Shared::claim(const std::string& name, const std::string& instance) {
   std::lock_guard lock(mutex_);
   prepare();

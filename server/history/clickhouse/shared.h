@@ -20,6 +20,7 @@ class Shared final : public history::SharedHistory {
   std::vector<history::SharedRun> list_runs(std::size_t limit, Which which) override;
   std::optional<history::SharedRun> find_run(const std::string& name_or_uid) override;
   std::vector<engine::AlertRow> open_alerts(std::size_t limit) override;
+  std::set<std::string> alert_ids(const std::string& run_uid) override;
   std::uint64_t claim(const std::string& name, const std::string& instance) override;
   bool load_run(const std::string& run_uid, const std::function<void(engine::CommitBatch&&)>& take) override;
   std::map<std::uint32_t, std::uint64_t> floors(const std::string& run_uid) override;

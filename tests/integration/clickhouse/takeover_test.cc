@@ -15,6 +15,13 @@
 namespace scalewatch::clickhouse {
 namespace {
 
+engine::AlertRow told(const std::string& id, std::int64_t resolved_ms) {
+  v1::Alert alert;
+  alert.add_pages()->set_sink("sink");
+  alert.set_resolved_ms(resolved_ms);
+  return {id, "u1", "NonFinite", 3, v1::ALERT_STATE_RESOLVED, 10, 20, alert.SerializeAsString()};
+}
+
 TEST_F(ClickHouseTest, ATakenOverRunIsTheRunThatWasGivenUp) {
   TempDir dir;
   const auto store = history::SqliteStore::open(dir.path, by_hand());
@@ -32,7 +39,15 @@ TEST_F(ClickHouseTest, ATakenOverRunIsTheRunThatWasGivenUp) {
   Shared shared(options_, clock_);
   EXPECT_FALSE(history::import_run(shared, "u2", 2, *there));
   ASSERT_TRUE(history::import_run(shared, "u1", 2, *there));
+  // What is here and was never shared stays where somebody waits for its end, and nothing else.
+  engine::CommitBatch own;
+  own.alerts = {told("u1/left", 0), told("u1/over", 30), {"u1/untold", "u1", "NonFinite", 3, 2, 10, 20, ""}};
+  there->commit(own);
   ASSERT_TRUE(history::import_run(shared, "u1", 2, *there)) << "again, as after a crash";
+  EXPECT_EQ(shared.alert_ids("u1"), std::set<std::string>{"u1/f1"});
+  EXPECT_TRUE(there->find("u1/left"));
+  EXPECT_FALSE(there->find("u1/over"));
+  EXPECT_FALSE(there->find("u1/untold"));
   const auto expected = history::read_all(*store, "u1");
   const auto got = history::read_all(*there, "u1");
   ASSERT_EQ(got.size(), expected.size());

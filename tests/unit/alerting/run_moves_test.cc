@@ -123,6 +123,30 @@ TEST(RunMoves, ARunThatWasGivenUpAndComesBackHasItsAlerts) {
   EXPECT_EQ(one.row().state, v1::ALERT_STATE_RESOLVED);
 }
 
+// It was not shared, and the next owner does not find it again: whoever was told hears of its end from here, once.
+TEST(RunMoves, WhatDoesNotGoOnElsewhereEndsHere) {
+  Place one;
+  one.stage(Change::kOpened);
+  EXPECT_THAT(one.book->left_open("uid1"), IsEmpty());  // it is this server's
+  one.leave();
+  one.restart();
+  const auto left = one.book->left_open("uid1");
+  EXPECT_THAT(left, ElementsAre("uid1/NonFiniteLoss//1/40"));
+  EXPECT_THAT(one.store.commit(one.book->end_left(left)), ElementsAre("sink resolved"));
+  EXPECT_TRUE(one.store.keys.contains("uid1/NonFiniteLoss//1/40/resolved sink"));
+  EXPECT_EQ(one.row().state, v1::ALERT_STATE_RESOLVED);
+  EXPECT_NE(one.alert().resolved_ms(), 0);
+  EXPECT_THAT(one.book->left_open("uid1"), IsEmpty());
+  EXPECT_TRUE(one.book->end_left(left).empty());
+}
+
+TEST(RunMoves, WhatNobodyWasToldOfDoesNotEnd) {
+  Place one(true);
+  one.stage(Change::kOpened);  // its page waits for its group
+  one.leave();
+  EXPECT_THAT(one.book->left_open("uid1"), IsEmpty());
+}
+
 // A batch of the owner before was on its way when it closed them.
 TEST(RunMoves, WhatAnOwnerClosedAndSharedIsOpenForTheNext) {
   Place before;

@@ -147,5 +147,72 @@ TEST_F(MovesTest, ALostRunThatAnotherServerHasIsGivenUpAtAStart) {
   EXPECT_FALSE(back.fleet.holds("run"));
 }
 
+// Pages that it sent of a run which goes on elsewhere: nobody else knows of the first one.
+TEST_F(MovesTest, WhoComesBackEndsThePagesThatNobodyElseKnowsOf) {
+  start_all(&shared_);
+  const auto names = order();
+  killed_with(3);
+  std::unique_ptr<TestClient> client;
+  ASSERT_EQ(join(client, names[2], 3, 3), names[1]);
+  node(names[1]).alerts.ids = {"uid/2", "uid/3"};  // found again, and not shared yet
+  shared_.alerts = {"uid/1"};                      // came after it was brought
+  Node& back = start(names[0], &shared_);
+  back.moves.leave_open({"uid/1", "uid/2"});
+  EXPECT_TRUE(eventually([&] { return back.moves.seen().size() > 1; }));
+  EXPECT_THAT(back.moves.seen(), ElementsAre("go", "end uid/1"));
+}
+
+TEST_F(MovesTest, OfAServerThatIsGoneWhatItSharedGoesOn) {
+  start_all(&shared_);
+  const auto names = order();
+  const std::string uid = killed_with(3);
+  ASSERT_NO_FATAL_FAILURE(taken_and_killed(3, 9));
+  {
+    const std::lock_guard lock(shared_.rows.mutex);
+    shared_.rows.runs[uid].status = v1::RUN_STATUS_FINISHED;  // nobody takes it over
+  }
+  shared_.alerts = {"uid/2"};
+  Node& back = start(names[0], &shared_);
+  back.moves.leave_open({"uid/1", "uid/2"});
+  EXPECT_TRUE(eventually([&] { return back.moves.seen().size() > 1; }));
+  EXPECT_THAT(back.moves.seen(), ElementsAre("go", "end uid/1"));
+}
+
+// Nothing of it was shared, and it began anew elsewhere: with the first run of that name all would go that is known of its
+// pages.
+TEST_F(MovesTest, WhatIsReplacedByAnotherRunOfItsNameEnds) {
+  start_all(&shared_);
+  const auto names = order();
+  std::unique_ptr<TestClient> client;
+  ASSERT_EQ(join(client, names[0], 0, 0), names[0]);
+  client->send_table();
+  client->send(client->report(1));
+  ASSERT_TRUE(client->durable(1));
+  client.reset();
+  kill(names[0]);
+  ASSERT_NO_FATAL_FAILURE(taken_and_killed(0, 9));
+  Node& back = start(names[0], &shared_);
+  back.moves.leave_open({"uid/1"});
+  ASSERT_EQ(join(client, names[0], 9, 9), names[0]);
+  auto seen = back.moves.seen();
+  std::erase(seen, "go");  // of both, and at the start where that is faster than the client
+  EXPECT_THAT(seen, ElementsAre("end uid/1", "import", "come"));
+}
+
+// It gave the run up, and nobody had more of it: its alerts are those of before, and are compared with its findings.
+TEST_F(MovesTest, WhatIsTakenBackHasItsAlertsAgain) {
+  start_all(&shared_);
+  const auto names = order();
+  std::unique_ptr<TestClient> client;
+  ASSERT_EQ(join(client, names[0], 0, 0), names[0]);
+  ASSERT_NO_FATAL_FAILURE(share(*client, names[0], 1, 3));
+  Node& owner = node(names[0]);
+  EXPECT_EQ(shared_.claim("run", names[1]), 2U);
+  owner.feed->turn();
+  ASSERT_TRUE(eventually([&] { return owner.fleet.stats().yielded == 1U; }));
+  ASSERT_EQ(join(client, names[0], 3, 3), names[0]);
+  EXPECT_THAT(owner.moves.seen(), ElementsAre("go", "come"));
+}
+
 }  // namespace
 }  // namespace scalewatch::fleet::testing

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -88,6 +89,10 @@ class FakeShared final : public history::SharedHistory {
     return {};
   }
   std::vector<engine::AlertRow> open_alerts(std::size_t /*limit*/) override { return {}; }
+  std::set<std::string> alert_ids(const std::string& /*run_uid*/) override {
+    const std::lock_guard lock(mutex);
+    return alerts;
+  }
   std::uint64_t claim(const std::string& name, const std::string& instance) override {
     if (away) throw engine::StoreError("the shared history is away", true);
     const std::lock_guard lock(mutex);
@@ -107,6 +112,7 @@ class FakeShared final : public history::SharedHistory {
   std::function<void()> after_find{};  // before it is told what was found; to be set while nobody asks
   MemoryStore rows;
   std::mutex mutex;
+  std::set<std::string> alerts;                    // ids
   std::map<std::string, Claim> claims;             // by name
   std::map<std::string, std::uint64_t> row_terms;  // by run_uid
   std::map<std::string, std::uint64_t> row_versions;
@@ -228,7 +234,7 @@ class MemoryApi final : public engine::HistoryApi {
   engine::Engine& engine_;
 };
 
-// What a server does with runs that move, in order: "go", "import", "come". The hooks are called as it does so.
+// What a server does with runs that move, in order: "go", "import", "come", "end ID". The hooks are called as it does so.
 struct Moves {
   void note(const std::string& what) {
     const std::lock_guard lock(mutex);
@@ -238,10 +244,35 @@ struct Moves {
     const std::lock_guard lock(mutex);
     return all;
   }
+  // Alerts that were told here and were left open when their run went.
+  void leave_open(const std::vector<std::string>& ids) {
+    const std::lock_guard lock(mutex);
+    left = ids;
+  }
+  std::vector<std::string> left_open() {
+    const std::lock_guard lock(mutex);
+    return left;
+  }
+  void end(const std::vector<std::string>& ids) {
+    for (const std::string& id : ids) note("end " + id);
+    leave_open({});
+  }
   std::mutex mutex;
   std::vector<std::string> all;
+  std::vector<std::string> left;
   std::function<void()> at_import{};
   std::function<void()> at_go{};
+};
+
+// A server's alerts, as another one asks for them.
+class KnownAlerts final : public v1::Alerts::Service {
+ public:
+  grpc::Status GetAlert(grpc::ServerContext* /*c*/, const v1::GetAlertRequest* request, v1::GetAlertResponse* /*a*/) override {
+    const std::lock_guard lock(mutex);
+    return ids.contains(request->id()) ? grpc::Status::OK : grpc::Status(grpc::StatusCode::NOT_FOUND, "unknown alert");
+  }
+  std::mutex mutex;
+  std::set<std::string> ids;
 };
 
 // One server. Ends as one that was killed: whatever is not in the shared history stays in `store`.
@@ -285,7 +316,9 @@ class Node {
                    [this](const std::string& /*uid*/) {
                      moves.note("go");
                      if (moves.at_go) moves.at_go();
-                   }}),
+                   },
+               .left_open = [this](const std::string& /*uid*/) { return moves.left_open(); },
+               .end_alerts = [this](const std::vector<std::string>& ids) { moves.end(ids); }}),
         engine(engine_options(), *store, outbox, clock),
         api(engine),
         locator(fleet, api),
@@ -301,6 +334,7 @@ class Node {
     grpc::ServerBuilder builder;
     builder.AddListeningPort(fleet.self().address, grpc::InsecureServerCredentials());
     builder.RegisterService(service_.get());
+    builder.RegisterService(&alerts);
     server_ = builder.BuildAndStart();
     fleet.start(engine);
   }
@@ -338,6 +372,7 @@ class Node {
   const std::shared_ptr<MemoryStore> store;
   const std::unique_ptr<FakeFeed> feed;
   Moves moves;
+  KnownAlerts alerts;
 
  private:
   Peers peers_;
