@@ -21,10 +21,10 @@ inline grpc::Status to_grpc(const engine::Status& status) {
   return {static_cast<grpc::StatusCode>(status.code), status.message};
 }
 
-// The same of a list that says what it lacks, which goes beside it: in the trailing metadata kNote.
+// The same with what the answer may lack beside it, in the trailing metadata kNote.
 inline constexpr char kNote[] = "scalewatch-note";
 inline grpc::Status to_grpc(const engine::Status& status, grpc::ServerContext& context) {
-  if (status.ok() && !status.message.empty()) context.AddTrailingMetadata(kNote, status.message);
+  if (!status.note.empty()) context.AddTrailingMetadata(kNote, status.note);
   return to_grpc(status);
 }
 

@@ -194,7 +194,7 @@ engine::Status FleetHistory::list_runs(const v1::ListRunsRequest& request, v1::L
     std::set<std::string> left_out;
     engine::Status status = merge.run(sources, response, left_out);
     if (!status.ok()) return status;
-    if (left_out.empty()) return {engine::Status::kOk, missing(locator_, peers, "runs")};
+    if (left_out.empty()) return {.note = missing(locator_, peers, "runs")};
     std::erase_if(peers, [&](const Peer* peer) { return left_out.contains(peer->instance().name); });
     response.Clear();
   }

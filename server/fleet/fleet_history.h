@@ -2,7 +2,7 @@
 //
 // Only what a client asks comes here; what another server passes on is answered by the local API, so that no call goes round.
 // A server that does not answer is left out of lists; of its runs the local API tells what the servers share, and where that
-// may not be all the answer says so (Status::message of one that is ok). Thread-safe.
+// may not be all the answer says so (Status::note). Thread-safe.
 #pragma once
 
 #include <chrono>

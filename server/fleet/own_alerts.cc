@@ -48,7 +48,7 @@ Status OwnAlerts::list_alerts(const v1::ListAlertsRequest& request, v1::ListAler
   if (request.run().empty()) {
     std::vector<Peer*> silent;
     Status status = list_merged(request, {}, true, response, silent);
-    if (status.ok() && locator_.fleet().shared() != nullptr && !locator_.shared_only().whole()) status.message = kNotWhole;
+    if (status.ok() && locator_.fleet().shared() != nullptr && !locator_.shared_only().whole()) status.note = kNotWhole;
     return status;
   }
   Status status = list_here(request, response);

@@ -22,7 +22,7 @@ Status OwnHistory::list_runs(const v1::ListRunsRequest& request, v1::ListRunsRes
   };
   std::set<std::string> left_out;
   Status status = merge.run({{fleet_.self().name, here}, {"", shared}}, response, left_out);
-  if (status.ok() && !shared_only_.whole()) status.message = kNotWhole;
+  if (status.ok() && !shared_only_.whole()) status.note = kNotWhole;
   return status;
 }
 

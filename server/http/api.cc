@@ -92,7 +92,7 @@ Route route(const char* method, const char* pattern, std::function<Api*()> ApiSo
             const engine::Status status = ask(*target, sources, call, function, request, response);
             if (!status.ok()) return error_response(http_status(status.code), status.message);
             Response answer = to_json(response);
-            if (!status.message.empty()) answer.headers.emplace_back("Scalewatch-Note", status.message);  // what it may lack
+            if (!status.note.empty()) answer.headers.emplace_back("Scalewatch-Note", status.note);
             return answer;
           }};
 }

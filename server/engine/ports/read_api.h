@@ -25,7 +25,8 @@ struct Status {
     kUnauthenticated = 16,
   };
   Code code = kOk;
-  std::string message;  // for people: what is wrong and what to do
+  std::string message{};  // for people: what is wrong and what to do
+  std::string note{};     // for people: what an answer that is ok may lack; told beside it
   [[nodiscard]] bool ok() const { return code == kOk; }
 };
 
