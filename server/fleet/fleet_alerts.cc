@@ -44,7 +44,7 @@ Status FleetAlerts::list_alerts(const v1::ListAlertsRequest& request, v1::ListAl
   while (true) {
     std::vector<Peer*> silent;
     if (Status status = list_merged(request, telling, false, response, silent); !status.ok()) return status;
-    if (silent.empty()) return {.note = missing(locator_, telling, "alerts")};
+    if (silent.empty()) return {.note = missing(locator_, telling, Listed::kAlerts)};
     std::erase_if(telling, [&](Peer* peer) { return std::find(silent.begin(), silent.end(), peer) != silent.end(); });
     response.Clear();
   }

@@ -58,18 +58,30 @@ bool tells_all(const grpc::ClientContext& context) {
   return context.GetServerTrailingMetadata().count(auth::kNote) == 0;
 }
 
-std::string missing(Locator& locator, const std::vector<Peer*>& told, const std::string& what) {
+std::string missing(Locator& locator, const std::vector<Peer*>& told, Listed listed) {
   Fleet& fleet = locator.fleet();
-  // What is shared of theirs is in the list.
-  const bool whole = locator.shared_only().whole();
+  SharedOnly& shared = locator.shared_only();
+  const std::string what = listed == Listed::kRuns ? "runs" : "alerts";
   std::string text;
+  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "; ") + part; };
+  // What is shared of theirs is in the list.
+  const bool whole = shared.whole();
   for (const Instance& instance : fleet.peers().all()) {
     const Peer* peer = fleet.peers().named(instance.name);
     if (peer == nullptr || std::find(told.begin(), told.end(), peer) != told.end() || (whole && !peer->refuses())) continue;
-    text += (text.empty() ? "" : "; ") + peer->why_missing() + ": its " + what + " may be missing";
+    add(peer->why_missing() + ": its " + what + " may be missing");
   }
-  if (fleet.shared() == nullptr || whole) return text;
-  return text + (text.empty() ? "" : "; ") + kNotWhole + ": " + what + " that only it has are missing";
+  if (fleet.shared() == nullptr) return text;
+  if (!whole) {
+    add(std::string(kNotWhole) + ": " + what + " that only it has are missing");
+  } else if (listed == Listed::kRuns && shared.more_runs()) {
+    add("the shared history has more than " + std::to_string(SharedOnly::kMaxRuns) +
+        " runs: older ones that only it has are missing");
+  } else if (listed == Listed::kAlerts && shared.more_alerts()) {
+    add("the shared history has more than " + std::to_string(SharedOnly::kMaxAlerts) +
+        " open alerts: lesser ones that only it has are missing");
+  }
+  return text;
 }
 
 bool is_silence(const grpc::Status& status) {
@@ -194,7 +206,7 @@ engine::Status FleetHistory::list_runs(const v1::ListRunsRequest& request, v1::L
     std::set<std::string> left_out;
     engine::Status status = merge.run(sources, response, left_out);
     if (!status.ok()) return status;
-    if (left_out.empty()) return {.note = missing(locator_, peers, "runs")};
+    if (left_out.empty()) return {.note = missing(locator_, peers, Listed::kRuns)};
     std::erase_if(peers, [&](const Peer* peer) { return left_out.contains(peer->instance().name); });
     response.Clear();
   }

@@ -74,8 +74,9 @@ class FleetHistory final : public engine::HistoryApi {
 
 // Of a call for a server's part of a list, which has ended: nothing is missing in it.
 [[nodiscard]] bool tells_all(const grpc::ClientContext& context);
-// What a list of `what` lacks that these peers have told their part of; empty: nothing.
-[[nodiscard]] std::string missing(Locator& locator, const std::vector<Peer*>& told, const std::string& what);
+enum class Listed : std::uint8_t { kRuns, kAlerts };
+// What such a list lacks that these peers have told their part of; empty: nothing.
+[[nodiscard]] std::string missing(Locator& locator, const std::vector<Peer*>& told, Listed listed);
 
 // TailRun, piped from wherever the run is. False: it is here. `write` returns false, and `cancelled` true, when the reader is
 // gone.

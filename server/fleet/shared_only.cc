@@ -16,8 +16,14 @@ using SteadyClock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kBelieve{3};
 constexpr int kRest = 10;                 // or so many times as long as reading took
 constexpr std::chrono::seconds kWait{2};  // of a list; a server that is asked by another one has three
-constexpr std::size_t kMaxRuns = 10'000;
-constexpr std::size_t kMaxAlerts = 1000;
+
+// Whether there are more rows than the bound; those beyond it go.
+template <class Row>
+bool cut(std::vector<Row>& rows, std::size_t bound) {
+  if (rows.size() <= bound) return false;
+  rows.erase(rows.begin() + static_cast<std::ptrdiff_t>(bound), rows.end());
+  return true;
+}
 
 v1::RunSummary summary_of(const history::SharedRun& shared) {
   v1::GetRunResponse overview;
@@ -41,11 +47,15 @@ SharedOnly::Read SharedOnly::read(const Fleet& fleet) {
   Read out;
   std::set<std::string> listed;
   try {
-    for (const auto& run : fleet.shared()->list_runs(kMaxRuns, history::SharedHistory::Which::kAll)) {
+    auto runs = fleet.shared()->list_runs(kMaxRuns + 1, history::SharedHistory::Which::kAll);
+    out.more_runs = cut(runs, kMaxRuns);
+    for (const auto& run : runs) {
       out.runs.push_back({summary_of(run), fleet.owner_here(run.row.run_uid)});
       listed.insert(run.row.run_uid);
     }
-    for (const engine::AlertRow& row : fleet.shared()->open_alerts(kMaxAlerts)) {
+    auto alerts = fleet.shared()->open_alerts(kMaxAlerts + 1);
+    out.more_alerts = cut(alerts, kMaxAlerts);
+    for (const engine::AlertRow& row : alerts) {
       // Of an older run of a name, which is not listed, those tell that have it.
       if (!listed.contains(row.run_uid) && fleet.owner_here(row.run_uid)) continue;
       if (v1::Alert alert; alert.ParseFromString(row.alert)) out.alerts.push_back(std::move(alert));
@@ -104,6 +114,16 @@ bool SharedOnly::is_ours(const Known& known, const Tellers& tellers) const {
 bool SharedOnly::whole() {
   const std::lock_guard lock(mutex_);
   return read_.whole;
+}
+
+bool SharedOnly::more_runs() {
+  const std::lock_guard lock(mutex_);
+  return read_.more_runs;
+}
+
+bool SharedOnly::more_alerts() {
+  const std::lock_guard lock(mutex_);
+  return read_.more_alerts;
 }
 
 std::vector<v1::RunSummary> SharedOnly::runs(const v1::ListRunsRequest& request, const Tellers& tellers) {

@@ -31,6 +31,9 @@ inline constexpr char kNotWhole[] = "the shared history cannot be read now";
 
 class SharedOnly {
  public:
+  static constexpr std::size_t kMaxRuns = 10'000;  // the newest
+  static constexpr std::size_t kMaxAlerts = 1000;  // the worst
+
   explicit SharedOnly(const Fleet& fleet) : fleet_(fleet) {}
 
   // Who tells the list that this is a part of.
@@ -44,8 +47,11 @@ class SharedOnly {
   [[nodiscard]] std::vector<v1::RunSummary> runs(const v1::ListRunsRequest& request, const Tellers& tellers);
   // The same of ListAlerts, of all runs.
   [[nodiscard]] std::vector<v1::Alert> alerts(const v1::ListAlertsRequest& request, const Tellers& tellers);
-  // What was read last was all of it; false also where there is no such history.
+  // What was read last was all of it, but for what is beyond the bounds; false also where there is no such history.
   [[nodiscard]] bool whole();
+  // There was more of it than the bounds.
+  [[nodiscard]] bool more_runs();
+  [[nodiscard]] bool more_alerts();
 
  private:
   struct Known {
@@ -54,6 +60,8 @@ class SharedOnly {
   };
   struct Read {
     bool whole = false;
+    bool more_runs = false;
+    bool more_alerts = false;
     std::vector<Known> runs;
     std::vector<v1::Alert> alerts;
   };

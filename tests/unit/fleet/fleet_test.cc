@@ -8,6 +8,7 @@
 namespace scalewatch::fleet::testing {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST_F(FleetTest, ClientsAreSentToTheRunsHomeAndEveryServerAnswersForIt) {
@@ -247,6 +248,35 @@ TEST_F(FleetTest, WhatOnlyTheSharedHistoryHasIsListedAndBrought) {
   (void)any.run("old");
   EXPECT_TRUE(any.fleet.owner_here("000000000000000a"));
   EXPECT_FALSE(any.fleet.holds("old"));
+}
+
+TEST_F(FleetTest, AListSaysWhereItEndsForItsLength) {
+  engine::CommitBatch old;
+  for (std::size_t i = 0; i < SharedOnly::kMaxRuns; ++i) {
+    const std::string uid = std::to_string(i + 1'000'000);
+    old.runs.push_back({.run_uid = uid, .name = uid, .status = v1::RUN_STATUS_FINISHED, .overview = {}});
+  }
+  for (std::size_t i = 0; i < SharedOnly::kMaxAlerts; ++i) {
+    old.alerts.push_back({.id = "other/" + std::to_string(i), .run_uid = "other", .rule = {}, .alert = {}});
+  }
+  shared_.rows.commit(old);
+  Node& one = start("a", &shared_);
+  const auto notes = [&] {
+    v1::ListRunsResponse runs;
+    v1::ListRunsRequest few;
+    few.set_page_size(1);
+    const std::string note = one.history.list_runs(few, runs).note;
+    return std::vector<std::string>{note, missing(one.locator, {}, Listed::kAlerts)};
+  };
+  EXPECT_TRUE(eventually([&] { return notes() == std::vector<std::string>{"", ""}; }));
+  engine::CommitBatch more;
+  more.runs = {{.run_uid = "one more", .name = "one more", .status = v1::RUN_STATUS_FINISHED, .overview = {}}};
+  more.alerts = {{.id = "other/more", .run_uid = "other", .rule = {}, .alert = {}}};
+  shared_.rows.commit(more);
+  EXPECT_TRUE(eventually([&] { return !notes()[0].empty(); }));
+  EXPECT_THAT(notes(),
+              ElementsAre("the shared history has more than 10000 runs: older ones that only it has are missing",
+                          "the shared history has more than 1000 open alerts: lesser ones that only it has are missing"));
 }
 
 // It was asked for while its server was away; then that server went on with it, under the claim that it had.

@@ -62,16 +62,14 @@ inline bool copy_run(const std::string& uid, MemoryStore& from, MemoryStore& to)
 
 class FakeShared final : public history::SharedHistory {
  public:
-  std::vector<history::SharedRun> list_runs(std::size_t /*limit*/, Which which) override {
-    std::vector<std::string> uids;
-    {
-      const std::lock_guard lock(rows.mutex);
-      for (const auto& [uid, row] : rows.runs) {
-        if (which == Which::kAll || row.status == v1::RUN_STATUS_RUNNING) uids.push_back(uid);
-      }
-    }
+  std::vector<history::SharedRun> list_runs(std::size_t limit, Which which) override {
+    if (away) throw engine::StoreError("the shared history is away", true);
+    if (at_list) at_list();
+    const std::scoped_lock lock(rows.mutex, mutex);
     std::vector<history::SharedRun> runs;
-    for (const std::string& uid : uids) runs.push_back(*find_run(uid));
+    for (const auto& [uid, row] : rows.runs) {
+      if ((which == Which::kAll || row.status == v1::RUN_STATUS_RUNNING) && runs.size() < limit) runs.push_back(shared(row));
+    }
     return runs;
   }
   std::optional<history::SharedRun> find_run(const std::string& name_or_uid) override {
@@ -83,12 +81,16 @@ class FakeShared final : public history::SharedHistory {
     if (away) throw engine::StoreError("the shared history is away", true);
     const auto row = rows.find_run(name_or_uid);
     const std::lock_guard lock(mutex);
-    if (row)
-      return history::SharedRun{*row, claims[row->name].instance, claims[row->name].term,
-                                0,    row_terms[row->run_uid],    row_versions[row->run_uid]};
-    return {};
+    return row ? std::optional(shared(*row)) : std::nullopt;
   }
-  std::vector<engine::AlertRow> open_alerts(std::size_t /*limit*/) override { return {}; }
+  std::vector<engine::AlertRow> open_alerts(std::size_t limit) override {
+    const std::lock_guard lock(rows.mutex);
+    std::vector<engine::AlertRow> out;
+    for (const auto& [id, row] : rows.alerts) {
+      if (out.size() < limit) out.push_back(row);
+    }
+    return out;
+  }
   std::set<std::string> alert_ids(const std::string& /*run_uid*/) override {
     const std::lock_guard lock(mutex);
     return alerts;
@@ -110,6 +112,7 @@ class FakeShared final : public history::SharedHistory {
   };
   std::atomic<bool> away{false};
   std::function<void()> after_find{};  // before it is told what was found; to be set while nobody asks
+  std::function<void()> at_list{};     // the same before runs are listed
   MemoryStore rows;
   std::mutex mutex;
   std::set<std::string> alerts;                    // ids
@@ -118,6 +121,11 @@ class FakeShared final : public history::SharedHistory {
   std::map<std::string, std::uint64_t> row_versions;
   // Of what each store has of a run, by run_uid: as feed_runs keeps it on a disk.
   std::map<const MemoryStore*, std::map<std::string, std::uint64_t>> terms;
+
+ private:
+  history::SharedRun shared(const engine::RunRow& row) {
+    return {row, claims[row.name].instance, claims[row.name].term, 0, row_terms[row.run_uid], row_versions[row.run_uid]};
+  }
 };
 
 class FakeFeed final : public history::SharedFeed {
