@@ -61,7 +61,7 @@ SharedOnly::Read SharedOnly::read(const Fleet& fleet) {
       if (v1::Alert alert; alert.ParseFromString(row.alert)) out.alerts.push_back(std::move(alert));
     }
     out.whole = true;
-  } catch (const engine::StoreError& error) {
+  } catch (const std::exception& error) {
     spdlog::debug("fleet: lists go without what only the shared history has: {}", error.what());
     return {};
   }
@@ -78,19 +78,32 @@ SharedOnly::Read SharedOnly::read(const Fleet& fleet) {
 
 void SharedOnly::refresh(const std::set<std::string>& servers) {
   if (fleet_.shared() == nullptr) return;
-  const std::lock_guard lock(mutex_);
-  // What a server that went meanwhile began last is not in what was read before.
-  if (SteadyClock::now() < until_ && (servers.empty() || servers == servers_)) return;
-  if (!reading_.valid()) {
-    begun_ = SteadyClock::now();
-    reading_ = std::async(std::launch::async, [&fleet = fleet_] { return read(fleet); });
-  }
-  if (reading_.wait_for(kWait) != std::future_status::ready) {
-    read_.whole = false;
+  const auto end = SteadyClock::now() + kWait;
+  while (true) {
+    std::shared_future<void> reading;
+    {
+      const std::lock_guard lock(mutex_);
+      // What a server that went meanwhile began last is not in what was read before.
+      if (SteadyClock::now() < until_ && (servers.empty() || servers == servers_)) return;
+      if (!reads_) {
+        reads_ = true;
+        reading_ = std::async(std::launch::async, [this, servers] { read_anew(servers); }).share();
+      }
+      reading = reading_;
+    }
+    if (reading.wait_until(end) == std::future_status::ready && SteadyClock::now() < end) continue;
+    const std::lock_guard lock(mutex_);
+    if (reads_) read_.whole = false;
     return;
   }
-  Read now = reading_.get();
-  const auto took = SteadyClock::now() - begun_;
+}
+
+void SharedOnly::read_anew(const std::set<std::string>& servers) {
+  const auto begun = SteadyClock::now();
+  Read now = read(fleet_);
+  const std::lock_guard lock(mutex_);
+  reads_ = false;
+  const auto took = SteadyClock::now() - begun;
   until_ = SteadyClock::now() + std::max<SteadyClock::duration>(kBelieve, kRest * took);
   if (!servers.empty()) servers_ = servers;
   if (now.whole) {

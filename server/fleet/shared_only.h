@@ -2,8 +2,8 @@
 // longer. Lists tell of them; a question about such a run brings it (Fleet::bring).
 //
 // Every server tells of its own ones, those that it claimed last; of those of a server that does not answer whoever is asked
-// tells. Read anew every few seconds at most, in the background where that takes long: a list never waits for more than two
-// seconds, and has what was read last. Thread-safe.
+// tells. Read anew every few seconds at most, in the background where that takes long: a list waits only where what was read
+// last is too old, side by side with others and never for more than two seconds, and then has what was read last. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -66,15 +66,16 @@ class SharedOnly {
     std::vector<v1::Alert> alerts;
   };
   [[nodiscard]] static Read read(const Fleet& fleet);
+  void read_anew(const std::set<std::string>& servers);
   [[nodiscard]] bool is_ours(const Known& known, const Tellers& tellers) const;
 
   const Fleet& fleet_;
   std::mutex mutex_;
   std::chrono::steady_clock::time_point until_{};  // what follows is good until then
-  std::chrono::steady_clock::time_point begun_{};  // reading_
-  std::set<std::string> servers_;                  // that answered when it was read
+  std::set<std::string> servers_;                  // that answered when reading it began
   Read read_;
-  std::future<Read> reading_;  // last: its end waits for the thread
+  bool reads_ = false;                // anew
+  std::shared_future<void> reading_;  // last: its end waits for the thread
 };
 
 }  // namespace scalewatch::fleet

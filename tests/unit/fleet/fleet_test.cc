@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <future>
+
 #include "tests/unit/fleet/fleet_fixture.h"
 
 namespace scalewatch::fleet::testing {
@@ -277,6 +280,35 @@ TEST_F(FleetTest, AListSaysWhereItEndsForItsLength) {
   EXPECT_THAT(notes(),
               ElementsAre("the shared history has more than 10000 runs: older ones that only it has are missing",
                           "the shared history has more than 1000 open alerts: lesser ones that only it has are missing"));
+}
+
+TEST_F(FleetTest, AListThatWaitsForTheSharedHistoryHoldsNoOtherUp) {
+  engine::CommitBatch old;
+  old.runs = {{.run_uid = "000000000000000a", .name = "old", .status = v1::RUN_STATUS_FINISHED, .overview = {}}};
+  shared_.rows.commit(old);
+  Node& one = start("a", &shared_);
+  SharedOnly shared_only(one.fleet);
+  std::promise<void> go_on;
+  std::atomic<int> asked{0};
+  const auto gone_on = go_on.get_future().share();
+  shared_only.refresh({});
+  EXPECT_TRUE(shared_only.whole());
+  shared_.at_list = [&, gone_on] {
+    ++asked;
+    gone_on.wait();
+  };
+  const auto list = [&] { return std::async(std::launch::async, [&] { shared_only.refresh({"a", "b"}); }); };
+  const auto first = list();
+  EXPECT_TRUE(eventually([&] { return asked > 0; }));
+  const auto second = list();
+  EXPECT_EQ(shared_only.runs({}, {{"a"}}).size(), 1U);  // what was read last
+  shared_only.refresh({});                              // is good enough
+  go_on.set_value();
+  // Whoever waited for too long leaves; what was read counts all the same.
+  first.wait();
+  second.wait();
+  EXPECT_TRUE(eventually([&] { return shared_only.whole(); }));
+  EXPECT_EQ(asked, 1);
 }
 
 // It was asked for while its server was away; then that server went on with it, under the claim that it had.

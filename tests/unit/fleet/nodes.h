@@ -64,7 +64,7 @@ class FakeShared final : public history::SharedHistory {
  public:
   std::vector<history::SharedRun> list_runs(std::size_t limit, Which which) override {
     if (away) throw engine::StoreError("the shared history is away", true);
-    if (at_list) at_list();
+    if (which == Which::kAll && at_list) at_list();
     const std::scoped_lock lock(rows.mutex, mutex);
     std::vector<history::SharedRun> runs;
     for (const auto& [uid, row] : rows.runs) {
@@ -112,7 +112,7 @@ class FakeShared final : public history::SharedHistory {
   };
   std::atomic<bool> away{false};
   std::function<void()> after_find{};  // before it is told what was found; to be set while nobody asks
-  std::function<void()> at_list{};     // the same before runs are listed
+  std::function<void()> at_list{};     // the same before all runs are listed
   MemoryStore rows;
   std::mutex mutex;
   std::set<std::string> alerts;                    // ids
