@@ -1,10 +1,12 @@
+#include "server/fleet/own_alerts.h"
+
 #include <algorithm>
 #include <charconv>
 #include <deque>
 #include <map>
 #include <utility>
 
-#include "server/fleet/fleet_alerts.h"
+#include "server/fleet/own_history.h"
 
 namespace scalewatch::fleet {
 
@@ -40,10 +42,6 @@ bool follows(const v1::Alert& alert, const std::string& token) {
 OwnAlerts::OwnAlerts(Locator& locator, engine::AlertsApi& all, engine::HistoryStore& store)
     : locator_(locator), all_(all), store_(store) {}
 
-bool OwnAlerts::brought(const Status& status, const std::string& run) {
-  return status.code == Status::kNotFound && !run.empty() && locator_.fleet().bring(run, true);
-}
-
 Status OwnAlerts::list_alerts(const v1::ListAlertsRequest& request, v1::ListAlertsResponse& response) {
   if (request.run().empty()) {
     std::vector<Peer*> silent;
@@ -51,8 +49,7 @@ Status OwnAlerts::list_alerts(const v1::ListAlertsRequest& request, v1::ListAler
     if (status.ok() && locator_.fleet().shared() != nullptr && !locator_.shared_only().whole()) status.note = kNotWhole;
     return status;
   }
-  Status status = list_here(request, response);
-  return brought(status, request.run()) ? list_here(request, response) : status;
+  return ask_or_bring(locator_.fleet(), request.run(), response, [&] { return list_here(request, response); });
 }
 
 Status OwnAlerts::list_here(const v1::ListAlertsRequest& request, v1::ListAlertsResponse& response) {
@@ -77,12 +74,10 @@ Status OwnAlerts::list_here(const v1::ListAlertsRequest& request, v1::ListAlerts
 }
 
 Status OwnAlerts::acknowledge(const v1::AcknowledgeAlertRequest& request, v1::AcknowledgeAlertResponse& response) {
-  Status status = all_.acknowledge(request, response);
-  return brought(status, run_of(request.id())) ? all_.acknowledge(request, response) : status;
+  return ask_or_bring(locator_.fleet(), run_of(request.id()), response, [&] { return all_.acknowledge(request, response); });
 }
 Status OwnAlerts::get_alert(const v1::GetAlertRequest& request, v1::GetAlertResponse& response) {
-  Status status = all_.get_alert(request, response);
-  return brought(status, run_of(request.id())) ? all_.get_alert(request, response) : status;
+  return ask_or_bring(locator_.fleet(), run_of(request.id()), response, [&] { return all_.get_alert(request, response); });
 }
 Status OwnAlerts::create_silence(const v1::CreateSilenceRequest& request, v1::CreateSilenceResponse& response) {
   return all_.create_silence(request, response);

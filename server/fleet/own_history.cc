@@ -28,10 +28,7 @@ Status OwnHistory::list_runs(const v1::ListRunsRequest& request, v1::ListRunsRes
 
 template <class Request, class Response>
 Status OwnHistory::ask(Status (Api::*function)(const Request&, Response&), const Request& request, Response& response) {
-  Status status = (local_.*function)(request, response);
-  if (status.code != Status::kNotFound || !fleet_.bring(request.run(), true)) return status;
-  response = {};
-  return (local_.*function)(request, response);
+  return ask_or_bring(fleet_, request.run(), response, [&] { return (local_.*function)(request, response); });
 }
 
 Status OwnHistory::get_run(const v1::GetRunRequest& request, v1::GetRunResponse& response) {

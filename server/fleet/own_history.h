@@ -2,11 +2,22 @@
 // history has (its disk was lost, or it keeps them no longer). Thread-safe.
 #pragma once
 
+#include <string>
+
 #include "server/engine/ports/read_api.h"
 #include "server/fleet/fleet.h"
 #include "server/fleet/shared_only.h"
 
 namespace scalewatch::fleet {
+
+// Asks, and once more where what was not found is here only then: the shared history had the run as one of this server's.
+template <class Response, class Ask>
+engine::Status ask_or_bring(Fleet& fleet, const std::string& run, Response& response, const Ask& ask) {
+  engine::Status status = ask();
+  if (status.code != engine::Status::kNotFound || run.empty() || !fleet.bring(run, true)) return status;
+  response = {};
+  return ask();
+}
 
 class OwnHistory final : public engine::HistoryApi {
  public:
