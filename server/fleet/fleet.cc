@@ -115,12 +115,8 @@ void Fleet::enter(const std::string& run, Done done) {
   if (done) done(answer);
 }
 
-std::mutex& Fleet::lock_of(const std::string& run) {
-  return run_locks_.at(std::hash<std::string>()(run) % run_locks_.size());
-}
-
 void Fleet::decide(const std::string& run) {
-  const std::lock_guard run_lock(lock_of(run));
+  const auto run_lock = run_locks_.hold(run);
   Entry made;
   Answer answer = decision(run, made);
   std::vector<Done> waiting;

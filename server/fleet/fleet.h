@@ -7,7 +7,7 @@
 // No clock of one server is compared with another's.
 //
 // Whose a run is changes one thing at a time: what takes it, copies it, gives it up or finds it given up holds the run's lock
-// (lock_of) from its look at the shared history until the run is in memory, or is let go of. And rows come into the store in
+// (RunLocks) from its look at the shared history until the run is in memory, or is let go of. And rows come into the store in
 // one place, import(), behind everything that was staged of the run here. So nothing that a server wrote when it gave a run up
 // is committed over what it brings later. What still differs between a run's alerts and its findings is put right when the
 // engine reads it back (AlertOutbox::reconcile).
@@ -15,7 +15,6 @@
 // Thread-safe. Life: construct, make the engine with it, start(), ... drain(), stop() before the engine's.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <boost/asio/thread_pool.hpp>
 #include <chrono>
@@ -34,6 +33,7 @@
 #include "server/engine/engine.h"
 #include "server/engine/ports/run_placement.h"
 #include "server/fleet/peers.h"
+#include "server/fleet/run_locks.h"
 #include "server/history/shared_history.h"
 
 namespace scalewatch::fleet {
@@ -107,7 +107,6 @@ class Fleet final : public engine::RunPlacement {
   };
 
   void decide(const std::string& run);
-  [[nodiscard]] std::mutex& lock_of(const std::string& run);
   // From here on to note_gone(): the run's lock is held.
   // The run is in memory, and others may have had it since: what is here is given up then. True when it stays.
   [[nodiscard]] bool still_own(const std::string& run);
@@ -166,8 +165,8 @@ class Fleet final : public engine::RunPlacement {
   std::deque<std::string> of_before_;             // run_uids that are to be looked at; of the upkeep's thread
   std::map<std::string, std::uint64_t> orphans_;  // run_uid and row_version; of the upkeep's thread
   std::chrono::steady_clock::time_point looked_for_orphans_{};
-  std::array<std::mutex, 64> run_locks_;  // several runs share one
-  std::mutex import_mutex_;               // one at a time
+  RunLocks run_locks_;
+  std::mutex import_mutex_;  // one at a time
   bool wake_ = false;
   bool unfed_ = false;  // some run that is here
   bool started_ = false;

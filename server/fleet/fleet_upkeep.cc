@@ -41,7 +41,7 @@ void Fleet::look_after() {
     for (const auto& [uid, now] : lost) {
       const Peer* to = peers_.named(now.instance);
       if (to == nullptr) continue;
-      const std::lock_guard run_lock(lock_of(now.row.name));
+      const auto run_lock = run_locks_.hold(now.row.name);
       if (!claimed_since(now)) yield(now.row.name, uid, &to->instance());
     }
     for (Peer* peer : came_back) settle_with(*peer);
@@ -88,7 +88,7 @@ void Fleet::feed_new() {
   std::map<std::string, std::string> uids;  // by name
   for (const auto& overview : engine_->overviews()) uids[overview->run().name()] = overview->run().run_uid();
   for (const std::string& run : unfed) {
-    const std::lock_guard run_lock(lock_of(run));
+    const auto run_lock = run_locks_.hold(run);
     try {
       auto uid = uids.find(run);
       // The shared history was away for longer than the engine keeps a run that has ended.
@@ -140,7 +140,7 @@ void Fleet::settle_with(Peer& peer) {
   for (const auto& overview : engine_->overviews()) {
     const std::string& run = overview->run().name();
     if (weight_of(run, peer.instance().name) <= weight_of(run, self().name)) continue;
-    const std::lock_guard run_lock(lock_of(run));
+    const auto run_lock = run_locks_.hold(run);
     const auto answers = holders(run);
     if (std::find(answers.begin(), answers.end(), &peer) != answers.end())
       yield(run, overview->run().run_uid(), &peer.instance());
@@ -228,7 +228,7 @@ void Fleet::drain() {
         spdlog::error("fleet: run '{}' leaves before all of it is shared: the rest follows when this server is back", run);
       parts_.feed->disown(each.run_uid);
     }
-    const std::lock_guard run_lock(lock_of(run));
+    const auto run_lock = run_locks_.hold(run);
     if (parts_.alerts_go) parts_.alerts_go(each.run_uid);
   }
   // The others see by now that this server is going.

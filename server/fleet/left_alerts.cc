@@ -68,7 +68,7 @@ void Fleet::end_pages() {
 }
 
 bool Fleet::end_pages_of(const engine::RunRow& row) {
-  const std::lock_guard run_lock(lock_of(row.name));
+  const auto run_lock = run_locks_.hold(row.name);
   if (!parts_.left_open || engine_->holds(row.run_uid)) return true;
   auto ids = parts_.left_open(row.run_uid);
   if (ids.empty()) return true;

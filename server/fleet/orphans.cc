@@ -73,7 +73,7 @@ bool Fleet::bring(const std::string& name_or_uid, bool own) {
     const auto found = parts_.shared->find_run(name_or_uid);
     if (!found || (own && found->instance != self().name)) return false;
     const std::string& name = found->row.name;
-    const std::lock_guard run_lock(lock_of(name));
+    const auto run_lock = run_locks_.hold(name);
     if (engine_->holds(name)) return true;
     // What the store has of that name may be this server's own, and newer than what is shared.
     if (const auto local = parts_.store.find_run(name); local && local->name == name) {

@@ -42,7 +42,7 @@ void Fleet::adopt_own() {
       const auto found = parts_.store.find_run(uid);
       if (!found || found->run_uid != uid) continue;
       name = found->name;
-      const std::lock_guard run_lock(lock_of(name));
+      const auto run_lock = run_locks_.hold(name);
       {
         const std::lock_guard lock(mutex_);
         if (stopping_ || draining_) return;

@@ -14,8 +14,8 @@ using ::testing::ElementsAre;
 // Lets what must not happen happen: holds its caller back until `seen`, or until it plainly does not come.
 class Gate {
  public:
-  void wait_once() {
-    if (!used_.exchange(true)) seen_.get_future().wait_for(std::chrono::milliseconds(500));
+  void wait_once(std::chrono::milliseconds most = std::chrono::milliseconds(500)) {
+    if (!used_.exchange(true)) seen_.get_future().wait_for(most);
   }
   void open() { seen_.set_value(); }
   [[nodiscard]] bool used() const { return used_; }
@@ -74,6 +74,29 @@ TEST_F(MovesTest, ARunIsBroughtBehindWhatWasStagedOfIt) {
   stores_[names[0]]->refuse = false;
   joined.wait();
   EXPECT_EQ(before, names[1]);  // was written, and then replaced
+}
+
+// The store takes its time with one run, and clients of all others come meanwhile: of the names below some would share any lock
+// that is not of one run alone.
+TEST_F(MovesTest, ARunThatIsBroughtHoldsNoOtherUp) {
+  start_all(&shared_);
+  const auto names = order();
+  killed_with(3);
+  kill(names[2]);
+  Node& owner = node(names[1]);
+  ASSERT_TRUE(eventually([&] { return owner.fleet.stats().peers_alive == 0; }));
+  Gate gate;
+  owner.moves.at_import = [&] { gate.wait_once(std::chrono::seconds(20)); };
+  std::unique_ptr<TestClient> client;
+  const auto joined = std::async(std::launch::async, [&] { return join(client, names[1], 3, 3); });
+  ASSERT_TRUE(eventually([&] { return gate.used(); }));
+  for (int i = 0; i < 500; ++i) {
+    TestClient other(owner.engine, {.run = "run" + std::to_string(i)});
+    ASSERT_TRUE(other.join()) << i;
+  }
+  EXPECT_THAT(owner.moves.seen(), ElementsAre("go", "import"));
+  gate.open();
+  EXPECT_EQ(joined.wait_for(std::chrono::seconds(20)), std::future_status::ready);
 }
 
 // Its clients were sent away, and one is back before the run is given up whole.
