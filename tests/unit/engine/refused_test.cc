@@ -102,13 +102,15 @@ TEST_F(RefusedRun, IsToldOnceForAllWhereNothingElseIsTaken) {
 }
 
 TEST_F(RefusedRun, ComesBackFromItsClientsAfterARestart) {
+  std::unique_ptr<Engine> before;  // outlives its streams
   const auto good = client("good");
   const auto bad = client("bad");
   refuse("bad");
   for (std::uint64_t seq = 2; seq <= 6; ++seq) bad->send(bad->report(seq));
   good->send(good->report(2));
   EXPECT_TRUE(good->durable(2));
-  engine_.reset();  // with its last try refused
+  engine_->stop();  // with its last try refused
+  before = std::move(engine_);
   EXPECT_EQ(store_.reports(), 3U);
   store_.refuse_run("");
   engine_ = std::make_unique<Engine>(options_, store_, outbox_, clock_);
