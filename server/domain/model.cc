@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <tuple>
 
+#include "server/domain/saturate.h"
+
 namespace scalewatch::domain {
 
 void LossTally::add_reports(std::uint64_t first, std::uint64_t last) {
-  reports += last - first + 1;
+  reports = saturating_add(reports, last - first + 1);
   if (last_seq == 0 || first != last_seq + 1) first_seq = first;
   last_seq = last;
 }

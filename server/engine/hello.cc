@@ -109,6 +109,7 @@ std::string hello_fault(const v1::Hello& hello, std::uint32_t max_ranks) {
     return fmt::format("rank {} is not under world_size {}", hello.rank(), hello.world_size());
   if (hello.incarnation().size() != Incarnation{}.size())
     return fmt::format("incarnation has {} bytes instead of 16", hello.incarnation().size());
+  if (hello.last_seq() > kMaxSeq) return fmt::format("last_seq {} is beyond {}", hello.last_seq(), kMaxSeq);
   if (hello.durable_seq() > hello.last_seq())
     return fmt::format("durable_seq {} is beyond last_seq {}", hello.durable_seq(), hello.last_seq());
   if (hello.compute_dtype() < v1::DTYPE_UNSPECIFIED || hello.compute_dtype() > v1::DTYPE_E5M2)

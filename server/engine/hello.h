@@ -13,6 +13,9 @@ namespace scalewatch::engine {
 
 inline constexpr std::uint32_t kProtocolVersion = 1;  // newest that this server speaks; it accepts all from 1
 
+// No client start can have given out as many seqs: thirty years at a thousand reports a second.
+inline constexpr std::uint64_t kMaxSeq = 1ULL << 40;
+
 // What is wrong with a Hello and what to do; empty when it is valid.
 std::string hello_fault(const v1::Hello& hello, std::uint32_t max_ranks);
 

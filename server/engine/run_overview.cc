@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "server/domain/policy.h"
+#include "server/domain/saturate.h"
 #include "server/domain/text.h"
 #include "server/engine/finding_codec.h"
 #include "server/engine/run.h"
@@ -57,7 +58,7 @@ void fill(const std::vector<domain::LossView>& from, v1::RankSummary& to) {
     each.set_thinned(loss.thinned);
     each.set_first_attempt(loss.first_attempt);
     each.set_last_attempt(loss.last_attempt);
-    to.set_lost_reports(to.lost_reports() + loss.reports);
+    to.set_lost_reports(domain::saturating_add(to.lost_reports(), loss.reports));
     to.set_thinned_reports(to.thinned_reports() + loss.thinned);
   }
 }
@@ -138,7 +139,7 @@ v1::GetRunResponse Run::make_overview() const {
     to.set_durable_seq(slot->handled_seq);
     fill(slot->client, to);
     if (const auto found = seen.find(rank); found != seen.end()) fill(found->second->losses, to);
-    run.set_lost_reports(run.lost_reports() + to.lost_reports());
+    run.set_lost_reports(domain::saturating_add(run.lost_reports(), to.lost_reports()));
     run.set_thinned_reports(run.thinned_reports() + to.thinned_reports());
     connected += here ? 1 : 0;
   }

@@ -267,6 +267,9 @@ Stream::Next StreamImpl::on_loss(const v1::Loss& loss) {
   if (first == 0 || last < first)
     return refuse(v1::FAULT_CAUSE_PROTOCOL,
                   "Loss from " + std::to_string(first) + " to " + std::to_string(last) + " is no range");
+  if (last > kMaxSeq) {
+    return refuse(v1::FAULT_CAUSE_PROTOCOL, "Loss up to " + std::to_string(last) + ": nobody can have given out so many");
+  }
   {
     std::lock_guard lock(slot_->mutex);
     switch (turn_of(first, last)) {

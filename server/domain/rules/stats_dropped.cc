@@ -7,6 +7,7 @@
 #include <map>
 
 #include "server/domain/rules/rules.h"
+#include "server/domain/saturate.h"
 
 namespace scalewatch::domain {
 namespace {
@@ -48,7 +49,7 @@ class StatsDropped : public PersistedRule<StatsDropped> {
       episode.first_step = context.run.last_step;
     }
     episode.last_attempt = std::max(episode.last_attempt, loss.attempt);
-    episode.reports += loss.reports;
+    episode.reports = saturating_add(episode.reports, loss.reports);
     episode.thinned += loss.thinned;
     const auto at = std::lower_bound(episode.ranks.begin(), episode.ranks.end(), loss.rank);
     const bool known = at != episode.ranks.end() && *at == loss.rank;

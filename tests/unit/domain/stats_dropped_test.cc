@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "tests/unit/domain/driver.h"
 
 namespace scalewatch::domain {
@@ -28,6 +30,15 @@ TEST(StatsDropped, LostReportsAreAWarningByCauseThatResolves) {
   EXPECT_EQ(driver.count("StatsDropped", Change::kResolved), 0);
   driver.attempt(false);
   EXPECT_EQ(driver.count("StatsDropped", Change::kResolved), 2);
+}
+
+TEST(StatsDropped, CountsStopAtTheLargestThereIs) {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+  Driver driver({.ranks = 2});
+  driver.attempts(10, false);
+  driver.send(ReportsLost{1, 11, kMost, LossCause::kBufferFull, driver.now});
+  driver.send(ReportsLost{1, 11, 30, LossCause::kBufferFull, driver.now});
+  EXPECT_EQ(driver.state.view().ranks.at(1).losses.at(0).reports, kMost);
 }
 
 TEST(StatsDropped, ThinnedReportsAreToldWithTheirAttempt) {

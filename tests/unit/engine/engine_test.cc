@@ -103,6 +103,22 @@ TEST_F(EngineTest, LossFillsAGapAndIsCounted) {
   EXPECT_TRUE(eventually([&] { return overview().run().lost_reports() == 4; }));
 }
 
+TEST_F(EngineTest, ALossOfMoreThanThereCanBeCostsItsClientOnly) {
+  TestClient honest(start(), {.world_size = 2});
+  TestClient hostile(*engine_, {.rank = 1, .world_size = 2});
+  ASSERT_TRUE(honest.join() && hostile.join());
+  hostile.send_loss(1, 3);
+  EXPECT_EQ(hostile.send_loss(4, std::numeric_limits<std::uint64_t>::max()), Stream::Next::kStop);
+  ASSERT_TRUE(hostile.peer().ended());
+  EXPECT_EQ(hostile.peer().ended()->cause(), v1::FAULT_CAUSE_PROTOCOL);
+  EXPECT_THAT(hostile.peer().ended()->message(), HasSubstr("18446744073709551615"));
+  honest.send_loss(1, 2);
+  ASSERT_TRUE(honest.durable(2));
+  clock_.now += 100;
+  EXPECT_TRUE(eventually([&] { return overview().run().lost_reports() == 5; }));
+  EXPECT_EQ(engine_->stats().reports_lost, 5U);
+}
+
 TEST_F(EngineTest, ABadReportCostsOnlyItself) {
   TestClient client(start(), {});
   ASSERT_TRUE(client.join());

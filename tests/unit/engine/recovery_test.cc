@@ -129,6 +129,11 @@ TEST_F(Recovery, AHelloThatSaysMoreThanItGaveOutIsRefused) {
   TestClient client(*engine_, {});
   EXPECT_FALSE(client.join(5, 6));
   EXPECT_EQ(client.peer().ended()->cause(), v1::FAULT_CAUSE_BAD_HELLO);
+  // Nor can anybody have given out so many.
+  client.connect(*engine_);
+  EXPECT_FALSE(client.join(1ULL << 41, 1ULL << 41));
+  EXPECT_EQ(client.peer().ended()->cause(), v1::FAULT_CAUSE_BAD_HELLO);
+  EXPECT_EQ(engine_->stats().reports_lost, 0U);
 }
 
 TEST_F(Recovery, AHelloThatCannotBeReadComesWithTheNextConnection) {
