@@ -23,7 +23,6 @@ struct Outbox {
   std::string identity;  // packed
   TableHash hash;        // of the tensors in the buffer's table; of none when that isn't known
   SendBuffer buffer;
-  std::uint64_t incarnation_order = 0;
 };
 
 class Collector {

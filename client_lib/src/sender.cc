@@ -80,7 +80,7 @@ Sender::Sender(Mailbox& mailbox, SenderOptions options, const Identity& identity
       options_(std::move(options)),
       identity_(identity),
       name_("run '" + identity.run + "' rank " + std::to_string(identity.rank)),
-      own_{pack_identity(identity), {}, SendBuffer(options_.buffer_bytes), identity.incarnation_order},
+      own_{pack_identity(identity), {}, SendBuffer(options_.buffer_bytes)},
       collector_(mailbox, name_, sampling, devices, Ring(options_.ring_attempts, options_.buffer_bytes / kRingShare), own_,
                  status_),
       servers_(options_.servers, identity.rank),
@@ -96,11 +96,10 @@ Sender::Sender(Mailbox& mailbox, SenderOptions options, const Identity& identity
 void Sender::find_left_over() {
   Leftovers found = find_leftovers(options_.spool, identity_.run, identity_.rank);
   for (Leftover& spool : found.spools) {
-    const std::uint64_t order = spool.owner().incarnation_order;
-    // Not a newer start's, which sends its own; and not one that was sent and can't be deleted, or it would be sent for ever.
-    if (order >= identity_.incarnation_order || order <= left_over_done_) continue;
+    // Nobody living holds it, whatever the clock said when it began. Once is enough, also where it can't be deleted.
+    if (!left_over_sent_.insert(spool.owner().incarnation).second) continue;
     std::string packed = spool.owner().hello;
-    left_over_.push_back({std::move(packed), {}, SendBuffer(std::make_unique<Leftover>(std::move(spool))), order});
+    left_over_.push_back({std::move(packed), {}, SendBuffer(std::make_unique<Leftover>(std::move(spool)))});
   }
   for (const std::string& note : found.notes) log_line(note);
 }
@@ -247,7 +246,6 @@ void Sender::handle(const Fault& fault, Clock::time_point now) {
 
 // What an earlier start left is sent, or never will be.
 void Sender::next_outbox(Clock::time_point now) {
-  left_over_done_ = left_over_.front().incarnation_order;
   left_over_.front().buffer.abandon();
   left_over_.pop_front();
   if (left_over_.empty()) find_left_over();

@@ -9,6 +9,7 @@
 #include <deque>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -73,8 +74,8 @@ class Sender {
   const Identity& identity_;
   const std::string name_;  // of run and rank, for people
   std::deque<Outbox> left_over_;
-  bool keep_until_replicated_ = false;  // as the newest server said
-  std::uint64_t left_over_done_ = 0;    // incarnation order of the newest that was sent or refused
+  bool keep_until_replicated_ = false;    // as the newest server said
+  std::set<std::string> left_over_sent_;  // incarnations of all that were found
   Outbox own_;
   Status status_;
   Collector collector_;

@@ -44,6 +44,14 @@ class Spooled : public testing::Test {
     return made;
   }
 
+  // A start that dies with reports in its spool; its wall clock is so many seconds ahead.
+  void die_with_reports(int ahead) const {
+    const std::string command = std::string(SCALEWATCH_SPOOL_TRAINER) + " 127.0.0.1:" + std::to_string(port) + " " +
+                                directory.string() + " " + std::to_string(kMoreThanMemory) + " " + std::to_string(ahead);
+    const int status = std::system(("exec " + command).c_str());
+    ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
+  }
+
   [[nodiscard]] bool nothing_left() const {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
       if (entry.is_regular_file()) return false;
@@ -114,10 +122,7 @@ TEST_F(Spooled, WhatWasNotSentAtTheEndGoesFirstAtTheNextStart) {
 }
 
 TEST_F(Spooled, SurvivesTheTrainersDeath) {
-  const std::string command = std::string(SCALEWATCH_SPOOL_TRAINER) + " 127.0.0.1:" + std::to_string(port) + " " +
-                              directory.string() + " " + std::to_string(kMoreThanMemory);
-  const int status = std::system(("exec " + command).c_str());
-  ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
+  die_with_reports(0);
   FakeServer server({}, port);
   Monitor monitor(options());
   train_to_spool(monitor, 1);
@@ -126,6 +131,20 @@ TEST_F(Spooled, SurvivesTheTrainersDeath) {
   ASSERT_GT(reports.size(), 1U);
   reports.pop_back();  // the new client's
   expect_whole(reports, reports.size());
+  EXPECT_TRUE(nothing_left());
+}
+
+// Whose process is gone decides, not whose clock was behind.
+TEST_F(Spooled, WhatAStartLeftWhoseClockWasAheadIsSent) {
+  die_with_reports(24 * 3600);
+  FakeServer server({}, port);
+  Monitor monitor(options());
+  train_to_spool(monitor, 1);
+  EXPECT_TRUE(monitor.close(60'000));
+  const auto hellos = server.hellos();
+  ASSERT_EQ(hellos.size(), 2U);
+  EXPECT_GT(hellos[0].incarnation_order(), hellos[1].incarnation_order()) << "the clock was not ahead";
+  EXPECT_GT(server.reports(2).size(), 1U);
   EXPECT_TRUE(nothing_left());
 }
 
