@@ -259,6 +259,11 @@ void AlertBook::hold_back(v1::Alert& alert, Now now) {
 }
 
 bool AlertBook::settle(const std::vector<const v1::Alert*>& causes, AlertEntry& entry, Now now) {
+  if (entry.alert.held_until_ms() > now.wall) {
+    // No longer than any would be held from now on: the clock may have been ahead.
+    const std::int64_t longest = std::max<std::int64_t>(rules_for(options_, entry.alert).hold_ms, options_.flap_hold.count());
+    entry.alert.set_held_until_ms(std::min(entry.alert.held_until_ms(), now.wall + longest));
+  }
   const bool changed =
       settle_state(entry.alert, silences_.that_silences(entry.alert, now.wall), explained_by(causes, entry.alert), now.wall);
   // What settles next by time alone.
@@ -301,7 +306,10 @@ std::int64_t AlertBook::turn_locked(engine::CommitBatch& batch, std::vector<v1::
       changed.push_back(entry.alert);
     }
   };
+  if (at.wall < turned_at_ - Silences::kClockMs) settle_all_at_ = 0;  // the clock was set back
+  turned_at_ = at.wall;
   if (at.wall >= settle_all_at_) {
+    for (const v1::Silence& silence : silences_.bring_back(at.wall)) batch.silences.push_back(Silences::row(silence));
     settle_all_at_ = silences_.next_end(at.wall).value_or(Pager::kNever);
     for (auto& [uid, run] : runs_) settle_run(run);
     silences_.prune(at.wall);

@@ -144,6 +144,7 @@ class AlertBook : public engine::AlertOutbox {
   Pager pager_;
   std::set<std::string> dirty_;     // runs whose alerts may have to be settled
   std::int64_t settle_all_at_ = 0;  // Unix milliseconds: a silence or a hold ends
+  std::int64_t turned_at_ = 0;      // Unix milliseconds: the turn before
   std::int64_t next_ = 0;           // steady: of the next turn
   bool stopping_ = false;
   Submit submit_;

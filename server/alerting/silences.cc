@@ -90,6 +90,21 @@ bool Silences::full(std::int64_t now_ms) const {
   return static_cast<std::size_t>(live) >= kMax;
 }
 
+std::vector<v1::Silence> Silences::bring_back(std::int64_t now_ms) {
+  std::vector<v1::Silence> out;
+  for (auto& [id, entry] : entries_) {
+    v1::Silence& silence = entry.silence;
+    const std::int64_t ahead = silence.starts_ms() - now_ms;
+    if (ahead <= kClockMs || silence.ends_ms() <= now_ms) continue;
+    silence.set_starts_ms(now_ms);
+    silence.set_ends_ms(std::max(silence.ends_ms() - ahead, now_ms));
+    spdlog::warn("silence {} was made while the clock was {} s ahead: it begins now and ends {}", id, ahead / 1000,
+                 rfc3339(silence.ends_ms()));
+    out.push_back(silence);
+  }
+  return out;
+}
+
 void Silences::prune(std::int64_t now_ms) {
   for (auto& [id, entry] : entries_) {
     if (entry.silence.ends_ms() <= now_ms) entry.matchers = Matchers();

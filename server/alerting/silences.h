@@ -19,6 +19,7 @@ class Silences {
   static constexpr std::size_t kMaxRegexes = 1024;               // of those that have not ended: 64 MiB of memory
   static constexpr std::int64_t kKeptMs = 7LL * 24 * 3'600'000;  // after its end one can still be listed
   static constexpr std::int64_t kMaxMs = 366LL * 24 * 3'600'000;
+  static constexpr std::int64_t kClockMs = 10LL * 60'000;  // clocks are not further apart, nor corrected by more
 
   // What a request asks for, checked; throws std::invalid_argument.
   static v1::Silence checked(const v1::CreateSilenceRequest& request, std::int64_t now_ms);
@@ -28,6 +29,9 @@ class Silences {
   // Throws std::length_error when the regular expressions in force become too many.
   void put(v1::Silence silence, std::int64_t now_ms);
   [[nodiscard]] bool full(std::int64_t now_ms) const;
+  // Silences begin when they are made: one that begins later than kClockMs from now was made while the clock was ahead. It
+  // begins now and lasts as long as was asked for. Returns those that changed.
+  std::vector<v1::Silence> bring_back(std::int64_t now_ms);
   // Forgets those that ended kKeptMs ago and more, and the compiled matchers of all that ended.
   void prune(std::int64_t now_ms);
 

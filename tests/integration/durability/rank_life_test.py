@@ -293,6 +293,35 @@ class RankLife(Case):
         self.assertEqual(len([a for a in alerts if a["finding"]["rule"] == "NonFiniteLoss"]), 2)
         self.assertFalse(self.rules(server, "clocks") & OF_LIFE)
 
+    def test_a_silence_of_a_clock_that_was_ahead(self):
+        """An hour's silence that was made a year from now ends an hour after the clock is right, with and without a restart."""
+        shift = self.folder / "shift"
+        shift.write_bytes(struct.pack("q", 365 * DAY_MS * 1_000_000))
+        server = self.server(start=False)
+        server.environment = {"LD_PRELOAD": str(BIN.parent / "lib/libclock_shift.so"), "CLOCK_SHIFT_FILE": str(shift)}
+        server.start()
+
+        def silences():
+            return [(int(s["starts_ms"]), int(s["ends_ms"])) for s in server.cli_json("alerts", "silences")["silences"]]
+
+        def expect_an_hour():
+            (begin, end), = wait_for("the silence to begin now", lambda: [s for s in silences() if s[0] <= time.time() * 1000 + 1000])
+            self.assertEqual(end - begin, 3_600_000)
+
+        server.cli("alerts", "silence", "run=ahead", "--for", "1h", "--reason", "maintenance")
+        self.assertGreater(silences()[0][0], time.time() * 1000 + 300 * DAY_MS, "the preloaded clock does not work")
+        with open(shift, "r+b") as file, mmap.mmap(file.fileno(), 8) as offset:
+            offset[:] = struct.pack("q", 0)
+            expect_an_hour()
+            offset[:] = struct.pack("q", 365 * DAY_MS * 1_000_000)
+            server.cli("alerts", "silence", "run=again", "--for", "1h", "--reason", "maintenance")
+        self.assertEqual(server.stop(), 0)
+        shift.write_bytes(struct.pack("q", 0))
+        server.start()
+        wait_for("all silences of the clock that was ahead",
+                 lambda: all(0 < end - time.time() * 1000 <= 3_601_000 for _, end in silences()))
+        self.assertIn("while the clock was", server.log())
+
     def test_the_servers_clock_jumps(self):
         """A day ahead, then two days back: nobody is lost, attempts close, an alert fires and reaches its sink at once."""
         sink = self.sink()

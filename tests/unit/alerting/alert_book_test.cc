@@ -402,6 +402,38 @@ TEST_F(PagingTest, ASilencedAlertLivesOnPagesNobodyAndPagesWhenItEnds) {
               ElementsAre("|opened as warning", HasSubstr("ada|silenced until"), "|now critical", "|no longer silenced"));
 }
 
+TEST_F(PagingTest, ASilenceMadeWhileTheClockWasAheadLastsNoLongerThanItWasMeantTo) {
+  constexpr std::int64_t kAhead = 170LL * 365 * 24 * 60 * kMinute;
+  for (const std::string rule : {"LossSpike", "ScaleDrift"}) {
+    begin();
+    clock_.shift = kAhead;
+    pages_for(kMinute, 1000);
+    silence("rule=" + rule, 60 * kMinute);
+    pages_for(kMinute, 1000);
+    clock_.shift = 0;
+    if (rule == "ScaleDrift") restart();  // once with a server that lives on, once with another one
+    open(rule);
+    EXPECT_THAT(pages_for(kMinute, 1000), IsEmpty());
+    const auto listed = book_->silences(false);
+    ASSERT_EQ(listed.size(), 1U);
+    EXPECT_LE(listed[0].starts_ms(), clock_.wall_ms());
+    EXPECT_EQ(listed[0].ends_ms() - listed[0].starts_ms(), 60 * kMinute);
+    EXPECT_THAT(pages_for(60 * kMinute, 1000), ElementsAre(rule + " firing"));
+  }
+}
+
+TEST_F(PagingTest, AnAlertHeldBackWhileTheClockWasAheadIsNotHeldUntilThen) {
+  options_.overrides = {
+      {.runs = "*", .rules = "*", .page = true, .min_severity = {}, .hold = std::chrono::minutes(10), .repeat = {}}};
+  begin();
+  clock_.shift = 24LL * 60 * kMinute;
+  open("LossSpike");
+  pages_for(kMinute, 1000);
+  clock_.shift = 0;
+  EXPECT_THAT(pages_for(5 * kMinute, 1000), IsEmpty());
+  EXPECT_THAT(pages_for(10 * kMinute, 1000), ElementsAre("LossSpike firing"));
+}
+
 TEST_F(PagingTest, ASilenceThatIsEndedPagesWhatStillFiresAgain) {
   begin();
   open("ScaleCollapse");

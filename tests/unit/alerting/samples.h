@@ -36,9 +36,10 @@ inline engine::RunContext sample_run() {
 // Time that the test moves; both clocks together.
 class TestClock : public engine::Clock {
  public:
-  [[nodiscard]] std::int64_t wall_ms() const override { return now; }
+  [[nodiscard]] std::int64_t wall_ms() const override { return now + shift; }
   [[nodiscard]] std::int64_t steady_ms() const override { return now; }
   std::int64_t now = 1'700'000'002'000;
+  std::int64_t shift = 0;  // how far the wall clock is ahead
 };
 
 // The sinks as programs: every alert on its own, at once.
