@@ -25,6 +25,7 @@
 #include "server/engine/readings.h"
 #include "server/engine/rule_book.h"
 #include "server/engine/shared_tables.h"
+#include "server/engine/were_here.h"
 
 namespace scalewatch::engine {
 
@@ -206,11 +207,11 @@ class Run {
   std::uint64_t rules_version_ = 0;                                     // of the configured ones looked at last
   domain::RunState state_;
   AttemptCloser closer_;
-  std::map<domain::Rank, std::shared_ptr<RankSlot>> slots_;   // newest incarnation of each rank, of any segment
-  std::set<std::pair<domain::Rank, Incarnation>> were_here_;  // and were replaced, or are of before this server began
-  std::vector<v1::SegmentSummary> segments_;                  // the newest kMaxSegments
-  std::map<domain::Attempt, v1::AttemptSummary> summaries_;   // of open attempts, for the tail
-  std::shared_ptr<const RankReading> restored_;               // of before this server began, for as long as no rank has told
+  std::map<domain::Rank, std::shared_ptr<RankSlot>> slots_;  // newest incarnation of each rank, of any segment
+  WereHere were_here_;
+  std::vector<v1::SegmentSummary> segments_;                 // the newest kMaxSegments
+  std::map<domain::Attempt, v1::AttemptSummary> summaries_;  // of open attempts, for the tail
+  std::shared_ptr<const RankReading> restored_;              // of before this server began, for as long as no rank has told
 
   // What recovery could not read; empty afterwards.
   struct Unreadable {

@@ -14,7 +14,6 @@ namespace scalewatch::engine {
 namespace {
 
 constexpr std::size_t kMaxSegments = 100;
-constexpr std::size_t kMaxWereHere = 100'000;
 constexpr std::int64_t kReturnMs = 35'000;  // clients reconnect within 30 s; then they send what they had kept
 constexpr std::int64_t kJoinMs = 5'000;     // ranks of a job join within this of each other
 
@@ -73,7 +72,7 @@ std::optional<v1::Fault> Run::refusal(const v1::Hello& hello, const RankSlot& ho
   const Incarnation incarnation = incarnation_of(hello);
   if (holder.incarnation == incarnation || hello.incarnation_order() >= holder.order) return std::nullopt;
   const std::int64_t now = services_.clock.steady_ms();
-  const bool was_here = were_here_.contains({hello.rank(), incarnation});
+  const bool was_here = were_here_.contains(hello.rank(), incarnation);
   const bool here = is_here(holder, now) && !holder.left;
   const bool gone = !here && (holder.left || silence_of(holder, now) >= rules_->rank_lost_after_ms);
   if (gone && !was_here) return std::nullopt;
@@ -157,8 +156,7 @@ Run::Joined Run::join(const v1::Hello& hello, const std::shared_ptr<StreamImpl>&
     slot->order = hello.incarnation_order();
     if (entry) {
       slot->order = std::max(slot->order, entry->order + (entry->order == UINT64_MAX ? 0 : 1));
-      if (were_here_.size() >= kMaxWereHere) were_here_.clear();
-      were_here_.emplace(hello.rank(), entry->incarnation);
+      were_here_.add(hello.rank(), entry->incarnation);
     }
     slot->segment = segment_;
     slot->attempt_base = attempt_base(hello, entry.get());

@@ -165,7 +165,11 @@ std::shared_ptr<domain::TensorTable> read_table(const std::vector<TableRow>& row
 
 Run::SlotIndex Run::load_slots(HistoryStore& store) {
   SlotIndex index;
-  for (const IncarnationRow& row : store.incarnations(context_.run_uid)) {
+  std::vector<IncarnationRow> rows = store.incarnations(context_.run_uid);
+  // The oldest are forgotten first.
+  std::ranges::stable_sort(rows, {}, &IncarnationRow::order);
+  for (const IncarnationRow& row : rows) {
+    were_here_.add(row.rank, row.incarnation);
     auto slot = std::make_shared<RankSlot>();
     slot->rank = row.rank;
     slot->incarnation = row.incarnation;
@@ -189,7 +193,6 @@ Run::SlotIndex Run::load_slots(HistoryStore& store) {
                                                     services_.options.limits, slot->table_version, unreadable_.rows));
     note_table(*slot, slot->table);
     index[{row.rank, row.incarnation}] = std::move(slot);
-    were_here_.emplace(row.rank, row.incarnation);
   }
   return index;
 }

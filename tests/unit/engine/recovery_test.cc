@@ -5,6 +5,7 @@
 #include <functional>
 #include <random>
 
+#include "server/engine/were_here.h"
 #include "tests/unit/engine/fakes.h"
 
 namespace scalewatch::engine::testing {
@@ -134,6 +135,21 @@ TEST_F(Recovery, AHelloThatSaysMoreThanItGaveOutIsRefused) {
   EXPECT_FALSE(client.join(1ULL << 41, 1ULL << 41));
   EXPECT_EQ(client.peer().ended()->cause(), v1::FAULT_CAUSE_BAD_HELLO);
   EXPECT_EQ(engine_->stats().reports_lost, 0U);
+}
+
+// Zombies of any but the oldest starts are still known.
+TEST(WereHereTest, TheOldestAreForgottenFirst) {
+  const auto start = [](int n) {
+    Incarnation out{};
+    out[0] = static_cast<std::uint8_t>(n);
+    return out;
+  };
+  WereHere were_here(3);
+  for (int n = 1; n <= 4; ++n) were_here.add(0, start(n));
+  were_here.add(0, start(4));  // again: nothing is forgotten for it
+  EXPECT_FALSE(were_here.contains(0, start(1)));
+  for (int n = 2; n <= 4; ++n) EXPECT_TRUE(were_here.contains(0, start(n))) << n;
+  EXPECT_FALSE(were_here.contains(1, start(2)));
 }
 
 TEST_F(Recovery, AHelloThatCannotBeReadComesWithTheNextConnection) {
