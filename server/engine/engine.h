@@ -105,8 +105,8 @@ struct EngineStats {
   std::uint64_t streams_open = 0;     // now
   std::uint64_t queued_bytes = 0;     // now: taken from clients, not yet durable
   std::uint64_t queue_limit = 0;      // EngineOptions::total_queue_bytes
-  double lag_seconds = 0;             // now: age of the oldest report that is not durable
-  bool history_degraded = false;      // now: the store refuses commits
+  double lag_seconds = 0;             // now: age of the oldest report that is not durable, but for runs that are refused alone
+  bool history_degraded = false;      // now: the store takes no history of any run
 };
 
 // What is shown of a run in memory: never null but for the readings of one that nobody joined since this server began.

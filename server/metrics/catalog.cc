@@ -132,7 +132,7 @@ constexpr std::array<Metric, static_cast<std::size_t>(Id::kCount)> kMetrics = {{
     {Id::kQueueLimit, "scalewatch_ingest_queue_limit_bytes", kGauge, "bytes", "",
      "engine.total_queue: no stream is read beyond this much that is not durable."},
     {Id::kLag, "scalewatch_ingest_lag_seconds", kGauge, "seconds", "",
-     "Age of the oldest report that is not durable; 0 = none waits."},
+     "Age of the oldest report that is not durable, but for runs that the store refuses alone; 0 = none waits."},
 
     {Id::kCommits, "scalewatch_history_commits_total", kCounter, "transactions", "", "Transactions committed."},
     {Id::kCommitErrors, "scalewatch_history_commit_errors_total", kCounter, "transactions", "",
@@ -140,7 +140,8 @@ constexpr std::array<Metric, static_cast<std::size_t>(Id::kCount)> kMetrics = {{
     {Id::kCommitDuration, "scalewatch_history_commit_duration_seconds", kHistogram, "seconds", "",
      "What a transaction took in the store, until it was durable or refused."},
     {Id::kCommittedBytes, "scalewatch_history_committed_bytes_total", kCounter, "bytes", "", "Payload committed."},
-    {Id::kDegraded, "scalewatch_history_degraded", kGauge, "", "", "1 while the store refuses commits, else 0."},
+    {Id::kDegraded, "scalewatch_history_degraded", kGauge, "", "",
+     "1 while the store takes no run's history, else 0; a run that is refused alone has a finding."},
     {Id::kHistorySize, "scalewatch_history_size_bytes", kGauge, "bytes", "file",
      "Size of the history: database, and wal (committed, not in the database yet)."},
     {Id::kDiskFree, "scalewatch_history_disk_free_bytes", kGauge, "bytes", "", "Free for scalewatchd on the disk of data_dir."},

@@ -43,7 +43,7 @@ s.dashboard(
                  rate('scalewatch_ingest_streams_fenced_total', 'fenced'),
                ])
                + s.from_zero + s.overrides([s.by_name('fenced', { 'custom.axisPlacement': 'right', unit: 'ops', color: s.fixed('orange') })])),
-    s.at(12, 8, s.series('Lag', 'Age of the oldest report that is not durable, each server. While it is under 1 s, an alert leaves within 1 s.', [
+    s.at(12, 8, s.series('Lag', 'Age of the oldest report that is not durable, each server. While it is under 1 s, an alert leaves within 1 s of what decides it (a lagging rank is waited for first).', [
                   s.query('scalewatch_ingest_lag_seconds{%s}' % at, '{{instance}}'),
                 ], 's')
                 + s.from_zero + s.limits(s.high_is_bad(1, 5))),

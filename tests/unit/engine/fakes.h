@@ -43,6 +43,7 @@ class MemoryStore final : public HistoryStore {
     }
     for (const auto& row : batch.inputs) log[row.run_uid][row.pos].input = row;
     for (const auto& row : batch.snapshots) snapshots[row.run_uid] = row;
+    snapshot_rows += batch.snapshots.size();
     for (const auto& row : batch.alerts) alerts[row.id] = row;
     for (const auto& row : batch.outbox) outbox.insert(row.key);
     ++commits;
@@ -154,6 +155,7 @@ class MemoryStore final : public HistoryStore {
   std::map<std::string, AlertRow> alerts;
   std::set<std::string> outbox;
   int repeated_reports = 0;
+  std::size_t snapshot_rows = 0;  // in all
 };
 
 // Firing and resolving as keys, the way alerting makes them.

@@ -141,6 +141,32 @@ TEST_F(RefusedRun, WaitsWithTheOthersWhileTheDiskIsFull) {
   EXPECT_TRUE(log_is_whole("bad"));
 }
 
+// They are large, and a store may refuse for days.
+TEST_F(RefusedRun, NoSnapshotsPileUp) {
+  const auto client = this->client("run");
+  for (const bool alone : {false, true}) {
+    std::size_t before = 0;
+    {
+      std::lock_guard lock(store_.mutex);
+      before = store_.snapshot_rows;
+    }
+    const std::uint64_t seq = alone ? 3 : 2;
+    alone ? refuse("run") : void(store_.refuse = true);
+    client->send(client->report(seq));
+    EXPECT_TRUE(eventually([&] { return engine_->stats().history_degraded; }));
+    for (int i = 0; i < 10; ++i) {
+      clock_.now += 10'000;  // it is told again that it lags, and a snapshot is due
+      client->heartbeat();
+      std::this_thread::sleep_for(std::chrono::milliseconds(250));
+    }
+    store_.refuse_run("");
+    store_.refuse = false;
+    EXPECT_TRUE(client->durable(seq));
+    std::lock_guard lock(store_.mutex);
+    EXPECT_LE(store_.snapshot_rows - before, 2U);
+  }
+}
+
 // The store would give its older state back.
 TEST_F(RefusedRun, StaysInMemory) {
   const auto bad = client("bad");
