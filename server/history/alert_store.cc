@@ -141,8 +141,8 @@ std::vector<v1::DeliveryStatus> SqliteStore::deliveries(const std::string& id) {
 
 std::vector<engine::SilenceRow> SqliteStore::silences(std::int64_t after_ms, std::size_t limit) {
   ReadPool::Lease lease(readers_);
-  Query query(*lease, "SELECT id, ends_ms, silence FROM silences WHERE ends_ms >= ? ORDER BY ends_ms, id LIMIT ?", after_ms,
-              limit);
+  Query query(*lease, "SELECT id, ends_ms, silence FROM silences WHERE ends_ms >= ? ORDER BY ends_ms DESC, id LIMIT ?",
+              after_ms, limit);
   std::vector<engine::SilenceRow> rows;
   while (query.step()) rows.push_back({query.bytes(0), query.i64(1), query.bytes(2)});
   return rows;

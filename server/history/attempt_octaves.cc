@@ -24,7 +24,7 @@ void AttemptOctaves::add(const RankReports& reports) {
       sum.shards.push_back(slots[id].shard);
       sum.counts.resize(kOctaves);
       for (int i = 0; i < histogram.counts_size(); ++i) {
-        const int octave = histogram.first_exponent() + i - kFirst;
+        const std::int64_t octave = std::int64_t{histogram.first_exponent()} + i - kFirst;
         if (octave >= 0 && octave < kOctaves) sum.counts[static_cast<std::size_t>(octave)] += histogram.counts(i);
       }
     });

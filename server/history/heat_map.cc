@@ -34,7 +34,9 @@ void HeatRow::merge(std::uint64_t attempt, const Measured& measured) {
 void HeatRow::put(const Interval& attempts, const TensorSummary& summary) {
   const auto value = score_bound(by_, summary);
   if (!value) return;
-  for (std::size_t at = column(attempts.first); at <= column(attempts.last); ++at) put_at(at, told(by_, *value));
+  // A stretch may go on far beyond the picture: attempts jump.
+  const std::size_t last = std::min(column(attempts.last), cells_.size() - 1);
+  for (std::size_t at = column(attempts.first); at <= last; ++at) put_at(at, told(by_, *value));
 }
 
 void HeatRow::put_at(std::size_t column, double value) {

@@ -17,6 +17,13 @@ constexpr std::int64_t kSmallRows = 400;  // of rows without blobs
 constexpr std::int64_t kPages = 128;      // moved at once: 2 MB
 constexpr int kRunning = 1;               // v1.RUN_STATUS_RUNNING
 
+// Of a task that thins: stretches of the run (?1) that it is about and that have chunks. ?2 is its `below`, ?3 that what the
+// shared history lacks may go, ?4 its `segment`.
+const std::string kOfTask =
+    "thinned = 0 AND last_attempt < CASE WHEN segment < ?4 THEN 9223372036854775807 WHEN segment = ?4 THEN ?2 ELSE 0 END AND "
+    "(?3 "
+    "OR last_seq <= coalesce((SELECT seq FROM feed_streams WHERE stream = streams.id), 0))";
+
 }  // namespace
 
 Retention::Retention(const std::string& path, const RetentionOptions& options, Write write, std::function<void()> removed)
@@ -27,6 +34,8 @@ Retention::Retention(const std::string& path, const RetentionOptions& options, W
     name.erase(name.find_last_not_of(' ') + 1);
     if (!name.empty()) pinned_.push_back(name);
   }
+  Query begun(reader_, "SELECT run FROM removals JOIN runs ON runs.id = removals.run WHERE status <> ? LIMIT 1", kRunning);
+  if (begun.step()) removing_ = begun.i64(0);
 }
 
 bool Retention::is_pinned(const std::string& name) const {
@@ -51,20 +60,23 @@ bool Retention::is_held(const std::string& name) {
 void Retention::erase(const Task& task, const std::function<void(Connection&)>& work) {
   // Behind the gate: of a run that is not held now no row was committed since.
   write_(WriteClass::kRetention, [&](Connection& writer) {
-    if (!task.ended || !is_held(task.name)) work(writer);
+    if (task.ended && is_held(task.name)) return;
+    work(writer);
+    if (task.remove && task.ended) Query(writer, "INSERT OR IGNORE INTO removals (run) VALUES (?)", task.run).run();
   });
 }
 
-bool Retention::has_whole_stretch(std::int64_t run, std::uint64_t below) {
+bool Retention::has_whole_stretch(const Task& task) {
   Query query(reader_,
               "SELECT 1 FROM streams JOIN stretches INDEXED BY stretches_whole ON stretches.stream = streams.id "
-              "WHERE run = ? AND thinned = 0 AND last_attempt < ? AND (? OR last_seq <= coalesce((SELECT seq FROM feed_streams "
-              "WHERE stream = streams.id), 0)) LIMIT 1",
-              run, static_cast<std::int64_t>(std::min<std::uint64_t>(below, INT64_MAX)), !keep_unsent_);
+              "WHERE run = ?1 AND " +
+                  kOfTask + " LIMIT 1",
+              task.run, static_cast<std::int64_t>(std::min<std::uint64_t>(task.below, INT64_MAX)), !keep_unsent_, task.segment);
   return query.step();
 }
 
 bool Retention::step(std::int64_t now_ms) {
+  if (!task_) task_ = choose_begun();
   if (!task_) {
     if (!pressed_ && looked_ms_ && now_ms - *looked_ms_ < options_.every.count()) return false;
     task_ = choose_pressed();
@@ -86,10 +98,30 @@ bool Retention::step(std::int64_t now_ms) {
   }
   const bool taken_up = task_->ended && is_held(task_->name);
   if (taken_up) spdlog::info("history: run '{}' goes on: what is left of it stays", task_->name);
+  if (taken_up && task_->remove) {
+    write_(WriteClass::kRetention,
+           [&](Connection& writer) { Query(writer, "DELETE FROM removals WHERE run = ?", task_->run).run(); });
+  }
   removing_ = task_->remove && !taken_up ? task_->run : -1;
   if (taken_up || !(task_->remove ? remove(*task_) : thin(*task_))) task_.reset();
   if (!task_) removing_ = -1;
   return true;
+}
+
+// Whatever has changed since: of such a run half is gone.
+std::optional<Retention::Task> Retention::choose_begun() {
+  if (looked_ms_ || reader_.scalar("SELECT count(*) FROM removals") == 0) return std::nullopt;
+  // One that has gone on since stays.
+  write_(WriteClass::kRetention, [](Connection& writer) {
+    Query(writer, "DELETE FROM removals WHERE run NOT IN (SELECT id FROM runs WHERE status <> ?)", kRunning).run();
+  });
+  Query query(reader_, "SELECT id, uid, name FROM removals JOIN runs ON runs.id = removals.run LIMIT 1");
+  if (!query.step()) return std::nullopt;
+  Task task{query.i64(0), query.bytes(1), query.bytes(2)};
+  spdlog::info("history: run '{}' was being removed when the server ended", task.name);
+  task.remove = true;
+  task.ended = true;
+  return task;
 }
 
 std::optional<Retention::Task> Retention::choose(std::int64_t now_ms) {
@@ -113,7 +145,7 @@ std::optional<Retention::Task> Retention::choose(std::int64_t now_ms) {
     }
     if (task.remove) return task;
     const bool old = options_.thin_after.count() > 0 && age > options_.thin_after.count();
-    if ((old || too_large) && has_whole_stretch(task.run, UINT64_MAX)) {
+    if ((old || too_large) && has_whole_stretch(task)) {
       if (old) return task;
       if (!to_thin) to_thin = task;
     }
@@ -130,15 +162,28 @@ std::optional<Retention::Task> Retention::choose(std::int64_t now_ms) {
 
 std::optional<Retention::Task> Retention::choose_attempts() {
   if (options_.keep_attempts == 0) return std::nullopt;
-  Query query(reader_,
-              "SELECT id, uid, name, (SELECT max(attempt) FROM reports WHERE run = runs.id AND reports.segment = runs.segment) "
-              "FROM runs");
-  while (query.step()) {
-    Task task{query.i64(0), query.bytes(1), query.bytes(2)};
-    const std::uint64_t newest = query.u64(3);
-    if (newest <= options_.keep_attempts || is_pinned(task.name)) continue;
-    task.below = newest - options_.keep_attempts;
-    if (has_whole_stretch(task.run, task.below)) return task;
+  Query runs(reader_, "SELECT id, uid, name, segment FROM runs");
+  while (runs.step()) {
+    Task task{runs.i64(0), runs.bytes(1), runs.bytes(2)};
+    if (is_pinned(task.name)) continue;
+    // A job that starts again over and over has few attempts in each segment, and many in all.
+    std::uint64_t left = options_.keep_attempts;
+    task.segment = 0;
+    Query segments(reader_,
+                   "SELECT segment, (SELECT max(attempt) FROM reports WHERE run = streams.run AND reports.segment = "
+                   "streams.segment) FROM streams WHERE run = ? GROUP BY segment ORDER BY segment DESC",
+                   task.run);
+    while (segments.step()) {
+      const std::uint64_t newest = segments.u64(1);
+      if (newest <= left) {
+        left -= newest;
+        continue;
+      }
+      task.segment = segments.u32(0);
+      task.below = newest - left + 1;
+      break;
+    }
+    if (task.segment > 0 && has_whole_stretch(task)) return task;
   }
   return std::nullopt;
 }
@@ -148,7 +193,7 @@ std::optional<Retention::Task> Retention::choose_pressed() {
   Query query(reader_, "SELECT id, uid, name FROM runs ORDER BY id");
   while (query.step()) {
     Task task{query.i64(0), query.bytes(1), query.bytes(2)};
-    if (is_pinned(task.name) || !has_whole_stretch(task.run, UINT64_MAX)) continue;
+    if (is_pinned(task.name) || !has_whole_stretch(task)) continue;
     task.pressed = true;
     return task;
   }
@@ -211,8 +256,7 @@ std::optional<Retention::Task> Retention::choose_run_size() {
     if (is_pinned(task.name)) continue;
     const std::int64_t bytes = chunk_bytes(task.run);
     told[task.name] = static_cast<std::uint64_t>(std::max<std::int64_t>(bytes, 0));
-    if (over || bytes <= static_cast<std::int64_t>(options_.max_run_bytes) || !has_whole_stretch(task.run, UINT64_MAX))
-      continue;
+    if (over || bytes <= static_cast<std::int64_t>(options_.max_run_bytes) || !has_whole_stretch(task)) continue;
     task.quota = true;
     over = task;
   }
@@ -226,15 +270,15 @@ std::map<std::string, std::uint64_t, std::less<>> Retention::run_bytes() const {
   return told_;
 }
 
-std::optional<std::int64_t> Retention::oldest_stretch(std::int64_t run, std::uint64_t below) {
+std::optional<std::int64_t> Retention::oldest_stretch(const Task& task) {
   // The first of each stream; of these the oldest.
   Query query(reader_,
               "SELECT stretches.id FROM (SELECT segment, (SELECT id FROM stretches INDEXED BY stretches_whole WHERE stream = "
-              "streams.id AND thinned = 0 AND last_attempt < ?2 AND (?3 OR last_seq <= coalesce((SELECT seq FROM feed_streams "
-              "WHERE stream "
-              "= streams.id), 0)) ORDER BY last_attempt LIMIT 1) AS first FROM streams WHERE run = "
-              "?1) JOIN stretches ON stretches.id = first ORDER BY segment, last_attempt LIMIT 1",
-              run, static_cast<std::int64_t>(std::min<std::uint64_t>(below, INT64_MAX)), !keep_unsent_);
+              "streams.id AND " +
+                  kOfTask +
+                  " ORDER BY last_attempt LIMIT 1) AS first FROM streams WHERE run = "
+                  "?1) JOIN stretches ON stretches.id = first ORDER BY segment, last_attempt LIMIT 1",
+              task.run, static_cast<std::int64_t>(std::min<std::uint64_t>(task.below, INT64_MAX)), !keep_unsent_, task.segment);
   if (!query.step()) return std::nullopt;
   return query.i64(0);
 }
@@ -250,7 +294,7 @@ bool Retention::remove_range(const Task& task, const char* select, const char* e
 
 bool Retention::thin(const Task& task) {
   const bool counts = options_.max_run_bytes > 0;
-  const auto oldest = oldest_stretch(task.run, task.below);
+  const auto oldest = oldest_stretch(task);
   if (!oldest) return false;
   const std::int64_t stretch = *oldest;
   // What was begun is thinned to its end.
@@ -345,6 +389,7 @@ void Retention::remove_last(const Task& task) {
     Query(writer, "DELETE FROM feed_runs WHERE run_uid = ?", task.uid).run();
     Query(writer, "DELETE FROM shared_floors WHERE run_uid = ?", task.uid).run();
     Query(writer, "DELETE FROM runs WHERE id = ?", task.run).run();
+    Query(writer, "DELETE FROM removals WHERE run = ?", task.run).run();
     sizes_.erase(task.run);
     removed_();
   };

@@ -72,9 +72,10 @@ class Retention {
     std::string uid;
     std::string name;
     bool remove = false;
-    std::uint64_t below = UINT64_MAX;  // thin stretches that end before this attempt
-    bool pressed = false;              // only while it is pressed
-    bool quota = false;                // only until the run is within max_run_bytes
+    std::uint32_t segment = UINT32_MAX;  // thin stretches of earlier segments,
+    std::uint64_t below = UINT64_MAX;    // and those of this one that end before this attempt
+    bool pressed = false;                // only while it is pressed
+    bool quota = false;                  // only until the run is within max_run_bytes
     bool keep_outbox = false;
     bool ended = false;  // only while nobody holds the run
   };
@@ -83,6 +84,8 @@ class Retention {
     std::int64_t bytes = 0;
     std::map<std::int64_t, std::int64_t> seen;  // by stream: id of its newest chunk
   };
+  // What a server of before did not come to the end of.
+  std::optional<Task> choose_begun();
   std::optional<Task> choose(std::int64_t now_ms);
   std::optional<Task> choose_attempts();
   std::optional<Task> choose_run_size();
@@ -93,9 +96,9 @@ class Retention {
   [[nodiscard]] bool is_owed(const std::string& uid, std::int64_t age_ms);
   // Looks at chunks that came since; the first time at all of the run's, without their pages of content.
   std::int64_t chunk_bytes(std::int64_t run);
-  // The oldest stretch that still has chunks; absent: none that ends before `below`.
-  std::optional<std::int64_t> oldest_stretch(std::int64_t run, std::uint64_t below);
-  [[nodiscard]] bool has_whole_stretch(std::int64_t run, std::uint64_t below);
+  // The oldest stretch of the task's that still has chunks; absent: none.
+  std::optional<std::int64_t> oldest_stretch(const Task& task);
+  [[nodiscard]] bool has_whole_stretch(const Task& task);
   // One piece; false when the task is done.
   bool thin(const Task& task);
   bool remove(const Task& task);

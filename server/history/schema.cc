@@ -297,6 +297,13 @@ CREATE TABLE IF NOT EXISTS shared_floors (
 ) WITHOUT ROWID;
 )sql";
 
+// Made likewise: runs that retention has begun to remove. A server that does not know them goes on with what is left.
+constexpr const char* kRemovals = R"sql(
+CREATE TABLE IF NOT EXISTS removals (
+  run INTEGER PRIMARY KEY            -- runs.id
+);
+)sql";
+
 // Made likewise. A server that does not know scores makes none; those of chunks that it lets go are gone with them.
 constexpr const char* kScores = R"sql(
 CREATE TABLE IF NOT EXISTS scores (
@@ -370,7 +377,7 @@ void prepare_schema(Connection& connection, const std::string& path) {
   if (empty && application == 0) {
     connection.execute(kFileLayout);
     connection.execute(kEveryOpen);
-    for (const char* part : {kSchema, kChunks, kViews, kSeal, kSilences, kStoreState, kShared, kScores})
+    for (const char* part : {kSchema, kChunks, kViews, kSeal, kSilences, kStoreState, kShared, kRemovals, kScores})
       connection.execute(part);
     add_outbox_columns(connection);
     add_row_checks(connection);
@@ -389,6 +396,7 @@ void prepare_schema(Connection& connection, const std::string& path) {
   connection.execute(kSilences);
   connection.execute(kStoreState);
   connection.execute(kShared);
+  connection.execute(kRemovals);
   connection.execute(kScores);
   add_feed_term(connection);
   add_outbox_columns(connection);

@@ -40,6 +40,7 @@ void Verifier::fault(std::string what, std::string repaired) {
 
 Verified Verifier::run() {
   check_structure();
+  check_owners();
   check_tables();
   check_stretches();
   check_reports();

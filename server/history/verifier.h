@@ -33,6 +33,10 @@ class Verifier {
   };
   void fault(std::string what, std::string repaired = {});
   void check_structure();
+  // Rows whose run, client start or report is not there.
+  void check_owners();
+  void recover_runs();
+  std::string uid_of_lost(const std::string& name);
   void check_stretches();
   bool next_stretch(std::int64_t after, Stretch& stretch);
   void check_stretch(const Stretch& stretch);

@@ -33,7 +33,7 @@ class AlertReader {
   virtual std::optional<AlertRow> find(const std::string& id) = 0;
   // Of all sinks and transitions of an alert, oldest first; at most 1,000. Empty for an unknown alert.
   virtual std::vector<v1::DeliveryStatus> deliveries(const std::string& id) = 0;
-  // That end at `after_ms` or later, soonest end first.
+  // That end at `after_ms` or later, latest end first.
   virtual std::vector<SilenceRow> silences(std::int64_t after_ms, std::size_t limit) = 0;
   // That fired after `after_ms`, whatever became of them, newest first.
   virtual std::vector<AlertRow> fired_since(std::int64_t after_ms, std::size_t limit) = 0;

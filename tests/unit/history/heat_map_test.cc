@@ -57,6 +57,19 @@ TEST_F(HeatMap, ShowsTheWorstOfEachColumnFromRowsAndFromChunks) {
   }
 }
 
+// Attempts jump, so that a stretch may end far beyond what is asked for: each column is looked at once, not each attempt.
+TEST(HeatRow, EndsWhereThePictureDoes) {
+  TensorSummary summary;
+  summary.records = 2;
+  summary.total.record.nan = 3;
+  const HeatColumns columns{1, 1, 100};
+  HeatRow row(v1::TopTensorsRequest::BY_NON_FINITE, columns);
+  row.put({50, std::uint64_t{1} << 60U}, summary);
+  EXPECT_TRUE(std::isnan(row.cells()[48]));
+  EXPECT_FALSE(std::isnan(row.cells()[49]));
+  EXPECT_FALSE(std::isnan(row.cells()[99]));
+}
+
 TEST(HeatColumns, AreWholeGroupsWhereTheyAreAsWideAsOne) {
   const auto is = [](std::uint64_t first, std::uint64_t last, std::size_t most) {
     const auto columns = heat_columns(first, last, most);

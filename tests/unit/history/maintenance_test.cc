@@ -252,6 +252,54 @@ TEST_F(Maintenance, PagesThatAreGoneCostTheirRows) {
 }
 
 // Wherever the damage shows first, the error says what to do; so does the look at it.
+TEST_F(Maintenance, ARunWhoseOwnRowIsLostIsMadeAnew) {
+  engine::CommitBatch batch;
+  v1::Alert alert;
+  alert.set_run("alpha");
+  batch.alerts = {{"u1/a", "u1", "Rule", 1, v1::ALERT_STATE_FIRING, 1, 1, alert.SerializeAsString()}};
+  v1::Hello hello;
+  hello.set_run("alpha");
+  stream_.hello = hello.SerializeAsString();
+  batch.incarnations = {stream_};
+  store_->commit(batch);
+  const auto reports = folder_stats(folder_.path).reports;
+  damage("DELETE FROM runs");
+  const auto lost = HasSubstr("run alpha: its own row is not there");
+  EXPECT_THAT(verify_folder(folder_.path, false, go_on).faults, ::testing::Contains(Field(&Fault::what, lost)));
+  EXPECT_THAT(verify_folder(folder_.path, true, go_on).faults,
+              ::testing::Contains(AllOf(Field(&Fault::what, lost), Field(&Fault::repair, Not(testing::IsEmpty())))));
+  EXPECT_EQ(verify_folder(folder_.path, false, go_on).faults_found, 0U);
+  store_ = SqliteStore::open(folder_.path);
+  const auto found = store_->find_run("alpha");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->run_uid, "u1") << "as its alerts know it";
+  EXPECT_EQ(found->status, v1::RUN_STATUS_LOST);
+  EXPECT_EQ(folder_stats(folder_.path).reports, reports);
+}
+
+// Or the next run, client start or report would take them for its own, and what was acked of it would not be stored.
+TEST_F(Maintenance, RowsOfWhatIsNotThereAreRemoved) {
+  for (const char* lost : {"DELETE FROM streams", "DELETE FROM reports"}) {
+    damage(lost);
+    const auto found = verify_folder(folder_.path, false, go_on);
+    EXPECT_THAT(found.faults, ::testing::Contains(Field(&Fault::what, HasSubstr("that are not there")))) << lost;
+    EXPECT_GT(found.faults_left, 0U);
+    verify_folder(folder_.path, true, go_on);
+    EXPECT_EQ(verify_folder(folder_.path, false, go_on).faults_found, 0U) << lost;
+    store_ = SqliteStore::open(folder_.path);
+    stream_ = incarnation_row("u2", 0, static_cast<std::uint8_t>(seq_ % 200));
+    engine::CommitBatch batch;
+    batch.runs = {run_row("u2", "beta")};
+    batch.incarnations = {stream_};
+    batch.tables = {table_row(stream_, {{"t0", v1::ROLE_GRADIENT, 0, "", 1000}})};
+    store_->commit(batch);
+    const auto before = folder_stats(folder_.path).reports;
+    add(5);
+    EXPECT_EQ(folder_stats(folder_.path).reports, before + 5) << lost;
+    EXPECT_EQ(store_->tables("u2", 0, stream_.incarnation).size(), 1U) << lost;
+  }
+}
+
 TEST_F(Maintenance, DamageIsToldWithWhatToDo) {
   damage("PRAGMA wal_checkpoint(TRUNCATE)");
   store_.reset();

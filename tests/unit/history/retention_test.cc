@@ -302,5 +302,90 @@ TEST_F(Retain, OldAttemptsOfARunningRunAreThinned) {
   EXPECT_EQ(count("reports"), 200);
 }
 
+TEST_F(Retain, AttemptsOfEarlierSegmentsCountAsOldOnes) {
+  fill(1);
+  {
+    StoreOptions options;
+    options.compaction.thread = false;
+    store_ = SqliteStore::open(dir_.path, options);
+    for (std::uint32_t segment = 2; segment <= 4; ++segment) {
+      engine::CommitBatch batch;
+      auto run = run_row("u1", "r1");
+      run.segment = segment;
+      run.status = v1::RUN_STATUS_RUNNING;
+      batch.runs = {run};
+      auto stream = incarnation_row("u1", 0, static_cast<std::uint8_t>(10 + segment));
+      stream.segment = segment;
+      batch.incarnations = {stream};
+      batch.tables = {table_row(stream, {{"t"}})};
+      for (std::uint64_t a = 1; a <= 40; ++a) {
+        batch.reports.push_back(report_row(stream, a, 2000 + 40 * segment + a, a, report_of({{0, 1}})));
+        batch.reports.back().segment = segment;
+      }
+      store_->commit(batch);
+    }
+    store_->compactor().run_now(true);
+    store_.reset();
+  }
+  RetentionOptions options;
+  options.keep_attempts = 80;
+  keep(options, 1);
+  const auto whole = [&](int segment) {
+    return count("stretches JOIN streams ON streams.id = stretches.stream WHERE NOT thinned AND segment = " +
+                 std::to_string(segment));
+  };
+  EXPECT_EQ(whole(1), 0);
+  EXPECT_EQ(whole(2), 0);
+  EXPECT_EQ(whole(3), 1);
+  EXPECT_EQ(whole(4), 1);
+}
+
+// A server that ends in the middle of it: what is left of the run must not pass for all of it, and goes, pinned or not by now.
+TEST_F(Retain, WhatAServerDidNotRemoveToTheEndGoesAtTheNextStart) {
+  fill(3);
+  RetentionOptions remove;
+  remove.max_runs = 2;
+  const auto open = [&](const RetentionOptions& retention) {
+    StoreOptions options;
+    options.compaction.thread = false;
+    options.retention = retention;
+    store_.reset();
+    store_ = SqliteStore::open(dir_.path, options);
+  };
+  open(remove);
+  while (count("reports WHERE run = 1") == 200) ASSERT_TRUE(store_->retention().step(4 * kDay));
+  ASSERT_GT(count("reports WHERE run = 1"), 0);
+  RetentionOptions pinned;
+  pinned.pinned = "r*";
+  open(pinned);
+  EXPECT_EQ(store_->retention().removing(), 1) << "nobody is answered from what is left";
+  while (store_->retention().step(4 * kDay)) {
+  }
+  EXPECT_THAT(names(), ElementsAre("r2", "r3"));
+  EXPECT_EQ(count("removals"), 0);
+}
+
+TEST_F(Retain, ARunThatGoesOnAfterTheRestartKeepsWhatIsLeft) {
+  fill(3);
+  RetentionOptions remove;
+  remove.max_runs = 2;
+  StoreOptions options;
+  options.compaction.thread = false;
+  options.retention = remove;
+  store_ = SqliteStore::open(dir_.path, options);
+  while (count("reports WHERE run = 1") == 200) ASSERT_TRUE(store_->retention().step(4 * kDay));
+  engine::CommitBatch batch;
+  auto run = run_row("u1", "r1");
+  run.status = v1::RUN_STATUS_RUNNING;
+  batch.runs = {run};
+  store_->commit(batch);
+  store_.reset();
+  store_ = SqliteStore::open(dir_.path, options);
+  EXPECT_EQ(store_->retention().removing(), -1);
+  store_->retention().step(4 * kDay);
+  EXPECT_GT(count("reports WHERE run = 1"), 0);
+  EXPECT_EQ(count("removals WHERE run = 1"), 0);
+}
+
 }  // namespace
 }  // namespace scalewatch::history

@@ -199,6 +199,17 @@ TEST_F(Store, ATakenPosIsAMistakeThatLosesNothingInSilence) {
   EXPECT_THROW(store_->commit(batch), engine::StoreError);
 }
 
+// Where there are more than are loaded at a start.
+TEST_F(Store, SilencesThatLastLongestAreReadFirst) {
+  engine::CommitBatch batch;
+  for (std::int64_t i = 1; i <= 3; ++i) batch.silences.push_back({"s" + std::to_string(i), i * 1000, "silence"});
+  store_->commit(batch);
+  const auto rows = store_->silences(0, 2);
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0].id, "s3");
+  EXPECT_EQ(rows[1].id, "s2");
+}
+
 TEST_F(Store, AFailedCommitChangesNothing) {
   engine::CommitBatch batch;
   batch.runs = {run_row("u2", "beta")};
