@@ -42,6 +42,7 @@ class CommitPipeline {
     CommitBatch batch;
     std::function<void()> on_durable;  // called on the committer thread, after AlertOutbox::committed; may be empty
     std::string run{};                 // uid of the run that it waits with while the store refuses that; empty: none
+    bool leaves{};                     // that run goes on elsewhere: what is refused of it was not acked, and comes again there
   };
   struct Stats {
     std::uint64_t commits = 0;

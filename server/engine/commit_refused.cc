@@ -93,6 +93,11 @@ void CommitPipeline::retry_refused(bool last) {
 
 void CommitPipeline::settle(std::vector<Item>& items, const std::set<std::string>& refused) {
   for (Item& item : std::exchange(items, {})) {
+    decltype(refused_)::node_type let_go;  // ends after the lock
+    if (item.leaves) {
+      std::lock_guard lock(mutex_);
+      let_go = refused_.extract(item.run);
+    }
     if (!item.on_durable) continue;
     // Silences that come later do not wait for those that are refused.
     const auto it = item.run.empty() && !refused.contains(item.run) ? refused_.end() : refused_.find(item.run);

@@ -380,7 +380,8 @@ void Engine::hand_over(const std::string& run, const std::string& instance, std:
       for (const auto& stream : streams)
         stream->end(v1::FAULT_CAUSE_MOVED, "run '" + name + "' goes on at " + server + ": connect there", 0, server);
     };
-    impl_->pipeline.submit({{}, [done, leave] { done(leave); }, handle->run->run_uid()});  // after what was staged
+    // After what was staged.
+    impl_->pipeline.submit({{}, [done, leave] { done(leave); }, handle->run->run_uid(), true});
   });
 }
 

@@ -141,6 +141,26 @@ TEST_F(RefusedRun, WaitsWithTheOthersWhileTheDiskIsFull) {
   EXPECT_TRUE(log_is_whole("bad"));
 }
 
+// Its clients bring there what was refused here; taken here later, it would come over what is brought back from there.
+TEST_F(RefusedRun, IsLetGoWhenItGoesOnElsewhere) {
+  const auto bad = client("bad");
+  refuse("bad");
+  bad->send(bad->report(2));
+  EXPECT_TRUE(eventually([&] { return engine_->stats().history_degraded; }));
+  std::atomic<bool> left = false;
+  engine_->hand_over("bad", "other", [&](const Engine::Leave& leave) {
+    leave("other:7777");
+    left = true;
+  });
+  EXPECT_TRUE(eventually([&] { return left.load(); }));
+  ASSERT_TRUE(bad->peer().ended());
+  EXPECT_EQ(bad->peer().ended()->cause(), v1::FAULT_CAUSE_MOVED);
+  EXPECT_FALSE(engine_->stats().history_degraded);
+  store_.refuse_run("");
+  engine_->stop();  // with a last try of what is refused
+  EXPECT_EQ(store_.reports(), 1U);
+}
+
 // They are large, and a store may refuse for days.
 TEST_F(RefusedRun, NoSnapshotsPileUp) {
   const auto client = this->client("run");
