@@ -43,16 +43,34 @@ std::optional<std::pair<std::uint64_t, std::uint64_t>> Older::bounds(const histo
   return std::pair{first, row.u64()};
 }
 
+// ClickHouse sorts all that a question spans, so it is asked of a few attempts at a time: of as many as will hold the page as
+// those before them did, and of many more where there were none.
 std::vector<history::OlderReport> Older::reports(const history::OlderRange& asked, std::size_t limit) {
+  constexpr double kFirst = 32;
+  constexpr double kMostTimes = 16;
+  std::vector<history::OlderReport> reports;
   history::OlderRange range = asked;
   range.each.clear();
+  for (double attempts = kFirst; range.first <= asked.last && reports.size() < limit;) {
+    const std::uint64_t left = asked.last - range.first;
+    range.last = attempts < static_cast<double>(left) ? range.first + static_cast<std::uint64_t>(attempts) : asked.last;
+    const std::size_t before = reports.size();
+    read_reports(range, limit - before, reports);
+    if (range.last == asked.last) break;
+    range.first = range.last + 1;
+    const auto found = static_cast<double>(std::max<std::size_t>(reports.size() - before, 1));
+    attempts = std::min(attempts * kMostTimes, static_cast<double>(limit - reports.size()) / found * attempts + kFirst);
+  }
+  return reports;
+}
+
+void Older::read_reports(const history::OlderRange& range, std::size_t limit, std::vector<history::OlderReport>& reports) {
   const std::string answer = query(
       "SELECT rank, stream, seq, pos, attempt, step, time_ms, retrospective, loss, lr, grad_norm, rest FROM (SELECT * FROM "
       "reports "
       "WHERE " +
       where(range) + (range.with_records ? " AND records > 0" : "") +
       " ORDER BY rank, stream, seq, term DESC LIMIT 1 BY rank, stream, seq) ORDER BY attempt, rank, pos" + limited(limit));
-  std::vector<history::OlderReport> reports;
   for (RowReader rows(answer); !rows.done();) {
     auto& report = reports.emplace_back();
     report.key.rank = rows.u32();
@@ -68,7 +86,6 @@ std::vector<history::OlderReport> Older::reports(const history::OlderRange& aske
     report.grad_norm = rows.maybe<double>();
     report.rest = rows.text();
   }
-  return reports;
 }
 
 std::map<history::OlderKey, std::string> Older::payloads(const std::string& run_uid,

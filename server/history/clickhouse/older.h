@@ -36,6 +36,7 @@ class Older final : public history::OlderHistory {
 
  private:
   std::string query(const std::string& sql);
+  void read_reports(const history::OlderRange& range, std::size_t limit, std::vector<history::OlderReport>& reports);
   // Scores of groups of `width` attempts, in cells that `cell_of` makes of a group's first attempt.
   void read_scores(const history::OlderRange& range, history::By::By by, const Tensors& tensors,
                    const std::vector<history::Interval>& groups, std::uint64_t width, bool one_cell,
