@@ -3,15 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <future>
-
 #include "tests/unit/fleet/fleet_fixture.h"
 
 namespace scalewatch::fleet::testing {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST_F(FleetTest, ClientsAreSentToTheRunsHomeAndEveryServerAnswersForIt) {
@@ -228,87 +224,6 @@ TEST_F(FleetTest, ARunWhoseServerIsGoneIsTakenOverWithoutItsClients) {
   EXPECT_TRUE(eventually([&] { return node(names[1]).fleet.holds("run"); }));
   EXPECT_EQ(node(names[1]).fleet.stats().taken_over, 1U);
   EXPECT_FALSE(node(names[2]).fleet.holds("run"));
-}
-
-TEST_F(FleetTest, WhatOnlyTheSharedHistoryHasIsListedAndBrought) {
-  engine::CommitBatch old;
-  old.runs = {{.run_uid = "000000000000000a", .name = "old", .status = v1::RUN_STATUS_FINISHED, .overview = {}}};
-  shared_.rows.commit(old);
-  EXPECT_EQ(shared_.claim("old", "a server that was"), 1U);
-  start_all(&shared_);
-  Node& any = node("a");
-  v1::ListRunsResponse runs;
-  ASSERT_TRUE(any.history.list_runs({}, runs).ok());
-  ASSERT_EQ(runs.runs_size(), 1);
-  EXPECT_EQ(runs.runs(0).name(), "old");
-  EXPECT_EQ(runs.runs(0).instance(), "a server that was");
-  v1::ListRunsRequest others;
-  others.set_status(v1::RUN_STATUS_RUNNING);
-  runs.Clear();
-  ASSERT_TRUE(any.history.list_runs(others, runs).ok());
-  EXPECT_EQ(runs.runs_size(), 0);
-  EXPECT_FALSE(any.fleet.owner_here("000000000000000a"));
-  (void)any.run("old");
-  EXPECT_TRUE(any.fleet.owner_here("000000000000000a"));
-  EXPECT_FALSE(any.fleet.holds("old"));
-}
-
-TEST_F(FleetTest, AListSaysWhereItEndsForItsLength) {
-  engine::CommitBatch old;
-  for (std::size_t i = 0; i < SharedOnly::kMaxRuns; ++i) {
-    const std::string uid = std::to_string(i + 1'000'000);
-    old.runs.push_back({.run_uid = uid, .name = uid, .status = v1::RUN_STATUS_FINISHED, .overview = {}});
-  }
-  for (std::size_t i = 0; i < SharedOnly::kMaxAlerts; ++i) {
-    old.alerts.push_back({.id = "other/" + std::to_string(i), .run_uid = "other", .rule = {}, .alert = {}});
-  }
-  shared_.rows.commit(old);
-  Node& one = start("a", &shared_);
-  const auto notes = [&] {
-    v1::ListRunsResponse runs;
-    v1::ListRunsRequest few;
-    few.set_page_size(1);
-    const std::string note = one.history.list_runs(few, runs).note;
-    return std::vector<std::string>{note, missing(one.locator, {}, Listed::kAlerts)};
-  };
-  EXPECT_TRUE(eventually([&] { return notes() == std::vector<std::string>{"", ""}; }));
-  engine::CommitBatch more;
-  more.runs = {{.run_uid = "one more", .name = "one more", .status = v1::RUN_STATUS_FINISHED, .overview = {}}};
-  more.alerts = {{.id = "other/more", .run_uid = "other", .rule = {}, .alert = {}}};
-  shared_.rows.commit(more);
-  EXPECT_TRUE(eventually([&] { return !notes()[0].empty(); }));
-  EXPECT_THAT(notes(),
-              ElementsAre("the shared history has more than 10000 runs: older ones that only it has are missing",
-                          "the shared history has more than 1000 open alerts: lesser ones that only it has are missing"));
-}
-
-TEST_F(FleetTest, AListThatWaitsForTheSharedHistoryHoldsNoOtherUp) {
-  engine::CommitBatch old;
-  old.runs = {{.run_uid = "000000000000000a", .name = "old", .status = v1::RUN_STATUS_FINISHED, .overview = {}}};
-  shared_.rows.commit(old);
-  Node& one = start("a", &shared_);
-  SharedOnly shared_only(one.fleet);
-  std::promise<void> go_on;
-  std::atomic<int> asked{0};
-  const auto gone_on = go_on.get_future().share();
-  shared_only.refresh({});
-  EXPECT_TRUE(shared_only.whole());
-  shared_.at_list = [&, gone_on] {
-    ++asked;
-    gone_on.wait();
-  };
-  const auto list = [&] { return std::async(std::launch::async, [&] { shared_only.refresh({"a", "b"}); }); };
-  const auto first = list();
-  EXPECT_TRUE(eventually([&] { return asked > 0; }));
-  const auto second = list();
-  EXPECT_EQ(shared_only.runs({}, {{"a"}}).size(), 1U);  // what was read last
-  shared_only.refresh({});                              // is good enough
-  go_on.set_value();
-  // Whoever waited for too long leaves; what was read counts all the same.
-  first.wait();
-  second.wait();
-  EXPECT_TRUE(eventually([&] { return shared_only.whole(); }));
-  EXPECT_EQ(asked, 1);
 }
 
 // It was asked for while its server was away; then that server went on with it, under the claim that it had.

@@ -29,6 +29,13 @@ struct ApiTest : ::testing::Test {
   Client client{server.port()};
 };
 
+TEST_F(ApiTest, WhatAnAnswerMayLackIsToldBesideIt) {
+  history.status.note = "some may be missing";
+  EXPECT_THAT(client.get("/api/v1/runs").head, HasSubstr("scalewatch-note: some may be missing\r\n"));
+  history.status = {.message = "of one that is ok"};
+  EXPECT_THAT(client.get("/api/v1/runs").head, ::testing::Not(HasSubstr("scalewatch-note")));
+}
+
 TEST_F(ApiTest, EveryRouteReachesItsRpc) {
   EXPECT_EQ(client.get("/api/v1/runs?page_size=3&min_severity=warning").status, 200u);
   EXPECT_EQ(history.list_runs_request.page_size(), 3);
