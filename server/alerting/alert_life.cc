@@ -67,12 +67,17 @@ Taken take_event(const engine::RunContext& run, const domain::FindingEvent& even
   alert.clear_labels();
   alert.mutable_labels()->insert(run.labels.begin(), run.labels.end());
   alert.set_fired_ms(finding.first_time);
-  const bool acknowledged = alert.acknowledged_ms() != finding.acknowledged_time && !finding.acknowledged_by.empty();
+  // Of several at one moment each counts.
+  const bool acknowledged = !finding.acknowledged_by.empty() && (alert.acknowledged_ms() != finding.acknowledged_time ||
+                                                                 alert.acknowledged_by() != finding.acknowledged_by);
   const bool worse = !is_new && alert.finding().severity() > before;
   const bool resolved = event.change == Change::kResolved;
-  alert.set_acknowledged_by(finding.acknowledged_by);
-  alert.set_acknowledged_ms(finding.acknowledged_time);
-  alert.set_comment(finding.acknowledge_comment);
+  // Nobody takes one back: where the finding has none it was read back from a log that lacks it; see AlertBook::reconcile.
+  if (!finding.acknowledged_by.empty()) {
+    alert.set_acknowledged_by(finding.acknowledged_by);
+    alert.set_acknowledged_ms(finding.acknowledged_time);
+    alert.set_comment(finding.acknowledge_comment);
+  }
   set_places(run, finding, alert);
   const std::int64_t time_ms = std::max(finding.last_time, finding.acknowledged_time);
   // Each change is later than the one before, also of the same moment: stores and fleets keep and share the latest.

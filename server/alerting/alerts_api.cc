@@ -159,22 +159,12 @@ Status StoredAlerts::acknowledge(const v1::AcknowledgeAlertRequest& request, v1:
   if (std::string fault = who_fault(request.who()); !fault.empty()) return invalid(std::move(fault));
   if (request.comment().size() > kMaxComment) return invalid(fmt::format("comment must be at most {} bytes", kMaxComment));
 
-  struct Answer {
-    std::string error;
-    bool not_found = false;
-  };
   // Shared: the answer may come after patience ended.
-  auto promise = std::make_shared<std::promise<Answer>>();
-  std::future<Answer> future = promise->get_future();
-  acknowledge_(request.id(), request.who(), request.comment(), [promise](const std::string& error, bool not_found) {
-    promise->set_value({error, not_found});
-  });
-  if (future.wait_for(patience_) != std::future_status::ready) {
-    return not_stored_yet("the acknowledgement");
-  }
-  const Answer answer = future.get();
-  if (answer.not_found) return unknown_alert(request.id());
-  if (!answer.error.empty()) return {Status::kFailedPrecondition, answer.error};
+  auto promise = std::make_shared<std::promise<Status>>();
+  std::future<Status> future = promise->get_future();
+  acknowledge_(request.id(), request.who(), request.comment(), [promise](const Status& status) { promise->set_value(status); });
+  if (future.wait_for(patience_) != std::future_status::ready) return not_stored_yet("the acknowledgement");
+  if (Status status = future.get(); !status.ok()) return status;
   return guarded([&]() -> Status {
     const std::optional<engine::AlertRow> row = reader_.find(request.id());
     if (!row) return unknown_alert(request.id());

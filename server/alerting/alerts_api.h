@@ -15,7 +15,7 @@ namespace scalewatch::alerting {
 
 // As engine::Engine::acknowledge: `done` may be called from any thread, once.
 using Acknowledge = std::function<void(const std::string& alert_id, const std::string& who, const std::string& comment,
-                                       std::function<void(const std::string& error, bool not_found)> done)>;
+                                       std::function<void(const engine::Status& status)> done)>;
 // As engine::HistoryStore::find_run.
 using FindRun = std::function<std::optional<engine::RunRow>(const std::string& name_or_uid)>;
 

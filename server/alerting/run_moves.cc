@@ -151,8 +151,8 @@ engine::CommitBatch AlertBook::end_left(const std::vector<std::string>& ids) {
   return batch;
 }
 
-void AlertBook::reconcile(const engine::RunContext& run, const std::vector<domain::Finding>& open, bool settled,
-                          engine::CommitBatch& batch) {
+std::vector<domain::Acknowledged> AlertBook::reconcile(const engine::RunContext& run, const std::vector<domain::Finding>& open,
+                                                       bool settled, engine::CommitBatch& batch) {
   std::lock_guard lock(mutex_);
   const Now at = now();
   RunAlerts& alerts = runs_[run.run_uid];
@@ -181,6 +181,15 @@ void AlertBook::reconcile(const engine::RunContext& run, const std::vector<domai
   for (const auto& [id, entry] : gone) spdlog::info("run '{}' was read back: alert {} is over", run.name, id);
   if (!gone.empty()) resolve_these(run.run_uid, std::move(gone), "it is over where its run was read back", at, batch);
   stage_locked(run, without, at, batch);
+  std::vector<domain::Acknowledged> lost;
+  const RunAlerts& known = runs_[run.run_uid];  // what went may have taken the run along
+  for (const domain::Finding& finding : open) {
+    const v1::Alert& alert = known.at(run.run_uid + "/" + finding.id).alert;
+    if (alert.acknowledged_by().empty() || !finding.acknowledged_by.empty()) continue;
+    spdlog::info("run '{}' was read back: {} had acknowledged {}, which holds", run.name, alert.acknowledged_by(), finding.id);
+    lost.push_back({finding.id, alert.acknowledged_by(), alert.comment(), alert.acknowledged_ms()});
+  }
+  return lost;
 }
 
 std::optional<AlertEntry> AlertBook::read_open(const std::string& id, Now at) {

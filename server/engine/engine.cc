@@ -334,18 +334,35 @@ std::shared_ptr<Stream> Engine::attach(std::shared_ptr<StreamPeer> peer) {
 }
 
 void Engine::acknowledge(const std::string& alert_id, const std::string& who, const std::string& comment,
-                         std::function<void(const std::string& error, bool not_found)> done) {
+                         std::function<void(const Status& status)> done) {
   const auto slash = alert_id.find('/');
   const std::string run_uid = alert_id.substr(0, slash);
+  const auto not_now = [&](const std::string& why) {
+    done({Status::kUnavailable, "alert '" + alert_id + "' can't be acknowledged now, try again later: " + why});
+  };
   std::shared_ptr<RunHandle> handle = impl_->in_memory(run_uid);
   if (!handle && slash != std::string::npos) {
-    if (const auto row = impl_->store.find_run(run_uid); row && row->run_uid == run_uid)
-      handle = impl_->run_of(row->name).handle;
+    try {
+      if (const auto row = impl_->store.find_run(run_uid); row && row->run_uid == run_uid) {
+        StreamHost::Lookup found = impl_->run_of(row->name);
+        if (!found.handle) return not_now(found.error);
+        handle = std::move(found.handle);
+      }
+    } catch (const StoreError& error) {
+      return not_now(error.what());
+    }
   }
-  if (!handle) return done("unknown alert '" + alert_id + "': no such run", true);
-  handle->post([handle, finding = alert_id.substr(slash + 1), alert_id, who, comment, done = std::move(done)] {
-    const bool open = handle->run->acknowledge(finding, who, comment, [done] { done({}, false); });
-    if (!open) done("alert '" + alert_id + "' is not open: it is unknown or already resolved", false);
+  if (!handle) {
+    return done({Status::kNotFound, "unknown alert '" + alert_id + "'; list alerts for the ids that exist"});
+  }
+  handle->post([this, handle, finding = alert_id.substr(slash + 1), alert_id, who, comment, done = std::move(done)] {
+    if (handle->forgotten) {
+      // The run left memory between the look-up and now: once more, from the store, if it is this server's still.
+      if (impl_->engine_options.placement == nullptr) return acknowledge(alert_id, who, comment, done);
+      return done({Status::kUnavailable, "the run of alert '" + alert_id + "' is moving: try again later"});
+    }
+    if (handle->run->acknowledge(finding, who, comment, [done] { done({}); })) return;
+    done({Status::kFailedPrecondition, "alert '" + alert_id + "' is not open: it is unknown or already resolved"});
   });
 }
 

@@ -21,6 +21,7 @@
 #include "server/engine/ports/alert_outbox.h"
 #include "server/engine/ports/clock.h"
 #include "server/engine/ports/history_store.h"
+#include "server/engine/ports/read_api.h"
 #include "server/engine/ports/replication.h"
 #include "server/engine/ports/run_placement.h"
 #include "server/engine/readings.h"
@@ -132,10 +133,10 @@ class Engine {
   // A new connection whose first message will be a Hello. Never null.
   std::shared_ptr<Stream> attach(std::shared_ptr<StreamPeer> peer);
 
-  // Logs that somebody is on a finding; `done` is called with OK's empty string and the alert once durable, else with what is
-  // wrong ("unknown alert ...", "alert ... is already resolved").
+  // Logs that somebody is on a finding; `done` is called once, from any thread: with OK once that is durable, else with what is
+  // wrong (it is unknown, it is resolved, or its run can't be taken up now). Reads the store where the run is not in memory.
   void acknowledge(const std::string& alert_id, const std::string& who, const std::string& comment,
-                   std::function<void(const std::string& error, bool not_found)> done);
+                   std::function<void(const Status& status)> done);
 
   // From now on the rules of the run of a name are these: every run takes what is new to it at once, as a logged input, and
   // rank-local windows with each rank's next report. A restart that folds the log finds the same. `thresholds_of` is called

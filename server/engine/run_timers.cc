@@ -75,7 +75,9 @@ void Run::check_liveness() {
 void Run::reconcile_alerts(bool settled) {
   Staged staged;
   staged.all_alerts_changed = true;
-  services_.outbox.reconcile(context_, state_.view().open, settled, staged.batch);
+  for (domain::Acknowledged& lost : services_.outbox.reconcile(context_, state_.view().open, settled, staged.batch)) {
+    log(std::move(lost), nullptr, staged);
+  }
   submit(std::move(staged));
   alerts_settled_ = settled;
 }

@@ -28,8 +28,10 @@ struct NoOutbox final : engine::AlertOutbox {
   void stage(const engine::RunContext& /*run*/, const std::vector<domain::FindingEvent>& /*events*/,
              engine::CommitBatch& /*batch*/) override {}
   void resolve_all(const engine::RunContext& /*run*/, const std::string& /*why*/, engine::CommitBatch& /*batch*/) override {}
-  void reconcile(const engine::RunContext& /*run*/, const std::vector<domain::Finding>& /*open*/, bool /*settled*/,
-                 engine::CommitBatch& /*batch*/) override {}
+  std::vector<domain::Acknowledged> reconcile(const engine::RunContext& /*run*/, const std::vector<domain::Finding>& /*open*/,
+                                              bool /*settled*/, engine::CommitBatch& /*batch*/) override {
+    return {};
+  }
   void committed(const engine::CommitBatch& /*batch*/) override {}
 };
 

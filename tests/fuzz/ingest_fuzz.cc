@@ -45,8 +45,10 @@ struct NoOutbox final : AlertOutbox {
     }
   }
   void resolve_all(const RunContext& /*run*/, const std::string& /*why*/, CommitBatch& /*batch*/) override {}
-  void reconcile(const RunContext& /*run*/, const std::vector<domain::Finding>& /*open*/, bool /*settled*/,
-                 CommitBatch& /*batch*/) override {}
+  std::vector<domain::Acknowledged> reconcile(const RunContext& /*run*/, const std::vector<domain::Finding>& /*open*/,
+                                              bool /*settled*/, CommitBatch& /*batch*/) override {
+    return {};
+  }
   void committed(const CommitBatch& /*batch*/) override {}
 };
 

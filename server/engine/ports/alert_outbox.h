@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "server/domain/finding.h"
+#include "server/domain/observation.h"
 #include "server/engine/ports/history_store.h"
 
 namespace scalewatch::engine {
@@ -36,8 +37,11 @@ class AlertOutbox {
   virtual void resolve_all(const RunContext& run, const std::string& why, CommitBatch& batch) = 0;
   // The run was read back, and `open` are its findings that are open. Appends rows that open an alert for each that has none:
   // whoever was told of it before is not told anew. With `settled` (nothing of the run is on its way any more) also rows that
-  // resolve open alerts of other findings, so that open alerts and open findings are the same afterwards. As stage().
-  virtual void reconcile(const RunContext& run, const std::vector<domain::Finding>& open, bool settled, CommitBatch& batch) = 0;
+  // resolve open alerts of other findings, so that open alerts and open findings are the same afterwards. Returns what people
+  // had acknowledged and the findings don't know of: the alert was stored, and the input was not. The caller logs it again. As
+  // stage().
+  virtual std::vector<domain::Acknowledged> reconcile(const RunContext& run, const std::vector<domain::Finding>& open,
+                                                      bool settled, CommitBatch& batch) = 0;
   // Rows that stage() made are durable. Called from the committer thread; never blocks.
   virtual void committed(const CommitBatch& batch) = 0;
 };

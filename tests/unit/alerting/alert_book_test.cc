@@ -224,6 +224,23 @@ TEST_F(AlertBookTest, UpdatesAndAcknowledgementsTellNobody) {
   EXPECT_THAT(owed(*one, Change::kOpened, Severity::kCritical), IsEmpty());
 }
 
+TEST_F(AlertBookTest, WhoAcknowledgesAtTheSameMomentIsInTheTrailToo) {
+  const auto one = book();
+  owed(*one, Change::kOpened, Severity::kCritical);
+  engine::CommitBatch batch;
+  for (const char* who : {"ann", "bob", "bob"}) {
+    domain::Finding finding = sample_finding(Severity::kCritical);
+    finding.acknowledged_by = who;
+    finding.acknowledged_time = finding.last_time + 10;
+    one->stage(sample_run(), {{Change::kAcknowledged, finding}}, batch);
+  }
+  v1::Alert alert;
+  ASSERT_TRUE(alert.ParseFromString(batch.alerts.back().alert));
+  std::vector<std::string> whos;
+  for (const auto& entry : alert.trail()) whos.push_back(entry.who());
+  EXPECT_THAT(whos, ElementsAre("", "ann", "bob"));
+}
+
 TEST_F(AlertBookTest, RowFollowsTheFindingsLife) {
   domain::Finding finding = sample_finding(Severity::kCritical);
   v1::Alert alert = sample_alert(Change::kOpened, finding);

@@ -107,8 +107,8 @@ class AlertsApiTest : public testing::Test {
   AlertBook book_{{}, {}, clock_, nullptr};
   SinkTester tester_{{}, clock_};
   MemoryAlerts reader_;
-  std::function<void(const std::string&, std::function<void(const std::string&, bool)>)> on_acknowledge_ =
-      [](const auto&, const auto& done) { done("", false); };
+  std::function<void(const std::string&, std::function<void(const Status&)>)> on_acknowledge_ =
+      [](const auto&, const auto& done) { done({}); };
   StoredAlerts api_{
       reader_,
       [](const std::string& run) -> std::optional<engine::RunRow> {
@@ -302,14 +302,18 @@ TEST_F(AlertsApiTest, AcknowledgesOrSaysWhyNot) {
   EXPECT_EQ(acknowledge("uid1/a", std::string(129, 'x')).code, Status::kInvalidArgument);
   EXPECT_EQ(acknowledge("uid1/a", "a\nb").code, Status::kInvalidArgument);
   EXPECT_EQ(acknowledge("uid1/a", "x", std::string(1025, 'x')).code, Status::kInvalidArgument);
-  on_acknowledge_ = [](const auto&, const auto& done) { done("alert uid1/d is already resolved", false); };
+  on_acknowledge_ = [](const auto&, const auto& done) {
+    done({Status::kFailedPrecondition, "alert uid1/d is already resolved"});
+  };
   EXPECT_EQ(acknowledge("uid1/d", "x").code, Status::kFailedPrecondition);
-  on_acknowledge_ = [](const auto&, const auto& done) { done("unknown alert", true); };
+  on_acknowledge_ = [](const auto&, const auto& done) { done({Status::kNotFound, "unknown alert"}); };
   EXPECT_EQ(acknowledge("uid1/z", "x").code, Status::kNotFound);
-  std::function<void(const std::string&, bool)> late;
+  on_acknowledge_ = [](const auto&, const auto& done) { done({Status::kUnavailable, "try again later"}); };
+  EXPECT_EQ(acknowledge("uid1/a", "x").code, Status::kUnavailable);
+  std::function<void(const Status&)> late;
   on_acknowledge_ = [&](const auto&, const auto& done) { late = done; };
   EXPECT_EQ(acknowledge("uid1/a", "x").code, Status::kUnavailable);
-  late("", false);  // harmless
+  late({});  // harmless
 }
 
 class AlertsServiceTest : public AlertsApiTest {

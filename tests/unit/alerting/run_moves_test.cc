@@ -109,6 +109,37 @@ TEST(RunMoves, AFindingWithoutAnAlertGetsOne) {
   EXPECT_EQ(one.row().state, v1::ALERT_STATE_RESOLVED);
 }
 
+// A full disk takes the alert, and not what is logged; the server is killed.
+TEST(RunMoves, AnAcknowledgementThatTheLogLacksHolds) {
+  Place one;
+  one.stage(Change::kOpened);
+  domain::Finding finding = sample_finding(Severity::kWarning);
+  finding.acknowledged_by = "ann";
+  finding.acknowledge_comment = "on it";
+  finding.acknowledged_time = finding.last_time + 10;
+  const auto stage = [&](Change change, const domain::Finding& as) {
+    engine::CommitBatch batch;
+    one.book->stage(sample_run(), {{change, as}}, batch);
+    one.store.commit(batch);
+  };
+  stage(Change::kAcknowledged, finding);
+  one.restart();
+  stage(Change::kOpened, sample_finding(Severity::kWarning));  // the client sends its cause again
+  EXPECT_EQ(one.alert().state(), v1::ALERT_STATE_ACKNOWLEDGED);
+  EXPECT_EQ(one.alert().acknowledged_by(), "ann");
+  engine::CommitBatch batch;
+  const auto lost = one.book->reconcile(sample_run(), {sample_finding(Severity::kWarning)}, true, batch);
+  ASSERT_EQ(lost.size(), 1U);
+  EXPECT_EQ(lost[0].finding_id, finding.id);
+  EXPECT_EQ(lost[0].who, "ann");
+  EXPECT_EQ(lost[0].comment, "on it");
+  EXPECT_EQ(lost[0].now, finding.acknowledged_time);
+  const int trail = one.alert().trail_size();
+  stage(Change::kAcknowledged, finding);
+  EXPECT_EQ(one.alert().trail_size(), trail) << "nobody has done it again";
+  EXPECT_THAT(one.book->reconcile(sample_run(), {finding}, true, batch), IsEmpty());
+}
+
 // The server gave the run up, and takes it again with what it has itself: nobody else had more of it.
 TEST(RunMoves, ARunThatWasGivenUpAndComesBackHasItsAlerts) {
   Place one;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
 #include <limits>
 
 #include "tests/unit/engine/fakes.h"
@@ -541,20 +542,113 @@ TEST_F(EngineTest, AcknowledgeIsLoggedAndUnknownAlertsAreRefused) {
   }
   ASSERT_FALSE(id.empty());
   std::atomic<int> answers{0};
-  engine_->acknowledge(id, "on-call", "looking", [&](const std::string& error, bool) {
-    EXPECT_EQ(error, "");
+  engine_->acknowledge(id, "on-call", "looking", [&](const Status& status) {
+    EXPECT_TRUE(status.ok()) << status.message;
     ++answers;
   });
-  engine_->acknowledge("nosuchrun/Rule/1", "on-call", "", [&](const std::string& error, bool not_found) {
-    EXPECT_THAT(error, HasSubstr("unknown alert"));
-    EXPECT_TRUE(not_found);
+  engine_->acknowledge("nosuchrun/Rule/1", "on-call", "", [&](const Status& status) {
+    EXPECT_THAT(status.message, HasSubstr("unknown alert"));
+    EXPECT_EQ(status.code, Status::kNotFound);
     ++answers;
   });
-  engine_->acknowledge(id + "x", "on-call", "", [&](const std::string& error, bool) {
-    EXPECT_THAT(error, HasSubstr("not open"));
+  engine_->acknowledge(id + "x", "on-call", "", [&](const Status& status) {
+    EXPECT_THAT(status.message, HasSubstr("not open"));
+    EXPECT_EQ(status.code, Status::kFailedPrecondition);
     ++answers;
   });
   EXPECT_TRUE(eventually([&] { return answers == 3; }));
+}
+
+// Of a run that was lost with something open, and whose alert somebody acknowledges: kOk, and what is wrong.
+class LostRun : public EngineTest {
+ protected:
+  void lose(bool leave_memory) {
+    {
+      TestClient client(start(), {});
+      ASSERT_TRUE(client.join());
+      client.send_table();
+      std::uint64_t seq = 0;
+      while (seq < 20) client.send(client.report(++seq));
+      while (seq < 26) client.send(client.report(++seq, 3));
+      ASSERT_TRUE(client.durable(seq));
+    }
+    clock_.now += 70'000;
+    ASSERT_TRUE(eventually([&] { return store_.find_run("run")->status == v1::RUN_STATUS_LOST; }));
+    {
+      std::lock_guard lock(store_.mutex);
+      for (const auto& [key, row] : store_.alerts) {
+        if (row.rule == "ConsecutiveSkips") id_ = key;
+      }
+    }
+    ASSERT_FALSE(id_.empty());
+    if (!leave_memory) return;
+    clock_.now += 700'000;
+    ASSERT_TRUE(eventually([&] { return !engine_->holds("run"); }));
+  }
+  Status acknowledge() {
+    auto answer = std::make_shared<std::promise<Status>>();
+    engine_->acknowledge(id_, "on-call", "", [answer](const Status& status) { answer->set_value(status); });
+    auto future = answer->get_future();
+    if (future.wait_for(std::chrono::seconds(20)) != std::future_status::ready) return {Status::kInternal, "no answer"};
+    return future.get();
+  }
+  std::string id_;
+};
+
+// Its alert is known and open, whatever keeps the run from being taken up at this moment.
+TEST_F(LostRun, WhatCannotBeAcknowledgedNowIsNotUnknown) {
+  options_.max_runs = 1;
+  lose(true);
+  {
+    TestClient other(*engine_, {.run = "other"});
+    ASSERT_TRUE(other.join());
+    const Status status = acknowledge();
+    EXPECT_EQ(status.code, Status::kUnavailable) << status.message;
+    EXPECT_THAT(status.message, HasSubstr("the configured limit"));
+  }
+  store_.cannot_be_read = true;
+  const Status status = acknowledge();
+  EXPECT_EQ(status.code, Status::kUnavailable) << status.message;
+  EXPECT_THAT(status.message, HasSubstr("readers are busy"));
+  store_.cannot_be_read = false;
+  options_.max_runs = 100;
+  start();
+  EXPECT_TRUE(acknowledge().ok());
+}
+
+// On a full disk the alert is stored, and what it follows from is not (see AlertOutbox::reconcile).
+TEST_F(LostRun, AnAcknowledgementThatOnlyTheAlertKnowsOfIsLoggedAgain) {
+  lose(true);
+  outbox_.lost = {{id_.substr(id_.find('/') + 1), "ann", "on it", clock_.wall_ms() - 5}};
+  start().adopt("run");
+  const std::string uid = store_.find_run("run")->run_uid;
+  EXPECT_TRUE(eventually([&] {
+    std::lock_guard lock(store_.mutex);
+    const auto& input = store_.log.at(uid).rbegin()->second.input;
+    if (!input || input->payload.find("acknowledged") == std::string::npos) return false;
+    return input->payload.find("on it") != std::string::npos;
+  }));
+}
+
+// What is logged to a run that has left memory would be at a position that the run, read back, gives out again.
+TEST_F(LostRun, WhoAcknowledgesAsItLeavesMemoryTakesItUpAgain) {
+  lose(false);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1200));  // runs that are gone were looked at
+  std::promise<void> go_on;
+  std::atomic<bool> held{false};
+  // The run's strand stands still, and then comes what lets go of it before the acknowledgement.
+  engine_->change_rules([&, gate = go_on.get_future().share(), rules = options_.thresholds](const std::string& /*run*/) {
+    if (!held.exchange(true)) gate.wait();
+    return rules;
+  });
+  ASSERT_TRUE(eventually([&] { return held.load(); }));
+  clock_.now += 700'000;
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  std::promise<Status> answer;
+  engine_->acknowledge(id_, "on-call", "", [&](const Status& status) { answer.set_value(status); });
+  go_on.set_value();
+  EXPECT_TRUE(answer.get_future().get().ok());
+  EXPECT_TRUE(engine_->holds("run"));
 }
 
 // A killed server: whatever was durable at a random moment refolds to the same findings and keys as a run without a crash.

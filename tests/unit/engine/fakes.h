@@ -61,6 +61,7 @@ class MemoryStore final : public HistoryStore {
   }
   std::optional<RunRow> find_run(const std::string& name_or_uid) override {
     std::lock_guard lock(mutex);
+    if (cannot_be_read) throw StoreError("readers are busy", true);
     for (const auto& [uid, row] : runs) {
       if (uid == name_or_uid || row.name == name_or_uid) return row;
     }
@@ -145,6 +146,7 @@ class MemoryStore final : public HistoryStore {
   std::atomic<bool> takes_alerts{false};  // while it refuses the rest
   std::string refused_run;                // whose reports it never takes
   std::atomic<bool> log_is_broken{false};
+  std::atomic<bool> cannot_be_read{false};  // at this moment
   std::atomic<int> commits{0};
   std::map<std::string, RunRow> runs;
   std::map<StreamKey, IncarnationRow> incarnation_rows;
@@ -181,12 +183,13 @@ class MemoryOutbox final : public AlertOutbox {
     std::lock_guard lock(mutex);
     let_go[run.name] = why;
   }
-  void reconcile(const RunContext& run, const std::vector<domain::Finding>& open, bool settled,
-                 CommitBatch& /*batch*/) override {
+  std::vector<domain::Acknowledged> reconcile(const RunContext& run, const std::vector<domain::Finding>& open, bool settled,
+                                              CommitBatch& /*batch*/) override {
     std::lock_guard lock(mutex);
     auto& seen = reconciled[run.name].emplace_back();
     seen.settled = settled;
     for (const auto& finding : open) seen.open.insert(finding.rule);
+    return std::exchange(lost, {});
   }
   void committed(const CommitBatch& /*batch*/) override {}
 
@@ -198,6 +201,7 @@ class MemoryOutbox final : public AlertOutbox {
   std::map<std::string, std::vector<Reconciled>> reconciled;  // by run: each call
   std::map<std::string, std::string> reasons;                 // of resolves, by alert
   std::map<std::string, std::string> let_go;                  // by run: why all was resolved
+  std::vector<domain::Acknowledged> lost;                     // what the next reconcile() returns
 };
 
 class ManualClock final : public Clock {
