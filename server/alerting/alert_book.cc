@@ -56,7 +56,7 @@ AlertBook::~AlertBook() {
   stop();
 }
 
-void AlertBook::load(engine::AlertReader& reader) {
+void AlertBook::load(engine::AlertReader& reader, const std::function<bool(const std::string& run_uid)>& is_stored) {
   std::lock_guard lock(mutex_);
   reader_ = &reader;
   for (const engine::SilenceRow& row : reader.silences(clock_.wall_ms() - Silences::kKeptMs, kMaxSilencesLoaded)) {
@@ -89,6 +89,11 @@ void AlertBook::load(engine::AlertReader& reader) {
     after = {rows.back().severity, rows.back().fired_ms, rows.back().id};
   }
   load_fired(reader);
+  for (const auto& [uid, alerts] : runs_) {
+    if (!is_stored || alerts.empty() || is_stored(uid)) continue;
+    spdlog::warn("{} open alerts are of run {}, which is not stored (any more): they resolve", alerts.size(), uid);
+    ending_[uid] = "its run is not stored any more";
+  }
 }
 
 void AlertBook::submit(engine::CommitBatch batch, std::function<void()> on_durable) {
@@ -306,7 +311,19 @@ std::int64_t AlertBook::turn_locked(engine::CommitBatch& batch, std::vector<v1::
       changed.push_back(entry.alert);
     }
   };
-  if (at.wall < turned_at_ - Silences::kClockMs) settle_all_at_ = 0;  // the clock was set back
+  end_runs(at, batch, changed);
+  if (at.wall < turned_at_ - Silences::kClockMs) {  // the clock was set back
+    settle_all_at_ = 0;
+    pager_.look_again();
+    for (auto& [uid, run] : runs_) {
+      for (auto& [id, entry] : run) {
+        if (entry.alert.held_until_ms() == 0) continue;
+        entry.alert.set_held_until_ms(entry.alert.held_until_ms() - (turned_at_ - at.wall));
+        entry.changed_ms = std::max(at.wall, entry.changed_ms + 1);
+        touched[id] = &entry;
+      }
+    }
+  }
   turned_at_ = at.wall;
   if (at.wall >= settle_all_at_) {
     for (const v1::Silence& silence : silences_.bring_back(at.wall)) batch.silences.push_back(Silences::row(silence));

@@ -12,6 +12,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -49,7 +50,9 @@ class AlertBook : public engine::AlertOutbox {
 
   // Reads the open alerts and the silences, before anything is staged. The reader must outlive this: runs that move, or are
   // read back, have their alerts there. Throws StoreError.
-  void load(engine::AlertReader& reader);
+  // `is_stored`: whether the store has the run of a uid; empty: it has all. Alerts of others resolve with the next turn():
+  // nothing will end them otherwise.
+  void load(engine::AlertReader& reader, const std::function<bool(const std::string& run_uid)>& is_stored = {});
   void start(Submit submit, Changed changed);
   // How far the server is behind, in seconds, any thread: alerts that change while it is a second or more say so in their
   // trail.
@@ -81,6 +84,9 @@ class AlertBook : public engine::AlertOutbox {
   std::vector<domain::Acknowledged> reconcile(const engine::RunContext& run, const std::vector<domain::Finding>& open,
                                               bool settled, engine::CommitBatch& batch) override;
   void committed(const engine::CommitBatch& batch) override;
+  // A run that nobody has in memory is to be removed from the store: what is open of it resolves with the next turn(), and
+  // whoever was told hears of that. False when nothing of it is open.
+  bool end_run(const std::string& run_uid, const std::string& why);
 
   // ---- silences. `done` is called once it is durable, from any thread; also when this stops, then never.
 
@@ -119,6 +125,8 @@ class AlertBook : public engine::AlertOutbox {
   // After that, and after any other change of the run's.
   void follow_up(const std::string& run_uid, bool came_or_went, Now at);
   void load_fired(engine::AlertReader& reader);
+  // Resolves what end_run() and load() were about.
+  void end_runs(Now at, engine::CommitBatch& batch, std::vector<v1::Alert>& changed);
   // Decides whether an alert that opens stays pending for a while.
   void hold_back(v1::Alert& alert, Now now);
   // Puts an open alert into its state; returns whether that changed it.
@@ -142,10 +150,11 @@ class AlertBook : public engine::AlertOutbox {
   Silences silences_;
   std::unordered_map<std::string, std::deque<std::int64_t>> fired_;  // by run, rule and subject: when; for damping
   Pager pager_;
-  std::set<std::string> dirty_;     // runs whose alerts may have to be settled
-  std::int64_t settle_all_at_ = 0;  // Unix milliseconds: a silence or a hold ends
-  std::int64_t turned_at_ = 0;      // Unix milliseconds: the turn before
-  std::int64_t next_ = 0;           // steady: of the next turn
+  std::set<std::string> dirty_;                // runs whose alerts may have to be settled
+  std::map<std::string, std::string> ending_;  // by run_uid: why all of it resolves
+  std::int64_t settle_all_at_ = 0;             // Unix milliseconds: a silence or a hold ends
+  std::int64_t turned_at_ = 0;                 // Unix milliseconds: the turn before
+  std::int64_t next_ = 0;                      // steady: of the next turn
   bool stopping_ = false;
   Submit submit_;
   Changed changed_;

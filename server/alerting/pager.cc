@@ -5,6 +5,7 @@
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <tuple>
 #include <utility>
 
@@ -161,7 +162,8 @@ std::string Pager::owed(const Lane& lane, const AlertRules& rules, const v1::Ale
   if (alert.finding().severity() > page->severity())
     return std::string(kEscalatedPrefix).append(severity_name(alert.finding().severity()));
   if (alert.state() != v1::ALERT_STATE_FIRING) return {};
-  const bool late = lane.group && rules.repeat_ms > 0 && now.wall - page->time_ms() >= rules.repeat_ms;
+  // Also where the clock was ahead when it was told: nobody waits for that time to come.
+  const bool late = lane.group && rules.repeat_ms > 0 && std::abs(now.wall - page->time_ms()) >= rules.repeat_ms;
   if (page->due() || late) return fmt::format("{}{}", kRepeatedPrefix, page->pages() + 1);
   return {};
 }

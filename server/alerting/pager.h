@@ -61,6 +61,8 @@ class Pager {
   void turn(std::unordered_map<std::string, RunAlerts>& runs, Now now, engine::CommitBatch& batch, const Touched& touched);
   // When turn() should be called next if nothing changes before; steady milliseconds.
   [[nodiscard]] std::int64_t next() const { return next_; }
+  // The wall clock was set: what is due is not what it was.
+  void look_again() { next_ = 0; }
 
  private:
   struct Lane {

@@ -192,6 +192,26 @@ std::vector<domain::Acknowledged> AlertBook::reconcile(const engine::RunContext&
   return lost;
 }
 
+bool AlertBook::end_run(const std::string& run_uid, const std::string& why) {
+  std::lock_guard lock(mutex_);
+  const auto run = runs_.find(run_uid);
+  if (run == runs_.end() || run->second.empty()) return false;
+  ending_.try_emplace(run_uid, why);
+  next_ = 0;
+  wake_.notify_one();
+  return true;
+}
+
+void AlertBook::end_runs(Now at, engine::CommitBatch& batch, std::vector<v1::Alert>& changed) {
+  for (const auto& [uid, why] : std::exchange(ending_, {})) {
+    const auto run = runs_.find(uid);
+    if (run == runs_.end() || run->second.empty()) continue;
+    const std::size_t before = batch.alerts.size();
+    resolve_these(uid, std::exchange(run->second, {}), why, at, batch);
+    for (std::size_t i = before; i < batch.alerts.size(); ++i) changed.emplace_back().ParseFromString(batch.alerts[i].alert);
+  }
+}
+
 std::optional<AlertEntry> AlertBook::read_open(const std::string& id, Now at) {
   if (reader_ == nullptr) return std::nullopt;
   AlertEntry entry;

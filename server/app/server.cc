@@ -109,7 +109,7 @@ struct Server::Impl {
         older(config.clickhouse.enabled() ? std::make_unique<clickhouse::Older>(config.clickhouse) : nullptr),
         fleet(FleetWiring::make(config, *store, shared.get(), feeder.get(), book)),
         engine(replicated(in_fleet(engine_options(running))), *store, book, clock),
-        held(store->retention(), engine),
+        held(store->retention(), engine, book),
         history(history::make_history_api(*store, {}, older.get())),
         alerts(
             *store, [this](const std::string& run) { return store->find_run(run); },
@@ -161,7 +161,12 @@ struct Server::Impl {
 
   // Before the engine: what it finds goes on from there.
   bool load_alerts() {
-    book.load(*store);
+    // In a fleet another server may bring the run.
+    if (config.fleet.on()) {
+      book.load(*store);
+    } else {
+      book.load(*store, [this](const std::string& run_uid) { return store->find_run(run_uid).has_value(); });
+    }
     return true;
   }
 

@@ -189,13 +189,10 @@ void CommitWriter::put(const engine::OutboxUpdate& update) {
 }
 
 void CommitWriter::bound_dead_letters(const engine::CommitBatch& batch) {
-  std::int64_t newest = 0;
-  for (const auto& update : batch.outbox_updates) newest = std::max(newest, update.given_up_ms);
-  if (newest == 0) return;
-  // The rows stay for the alert's own list of deliveries; only the list of dead letters forgets them.
-  Query(connection_, "UPDATE outbox SET given_up_ms = 0 WHERE given_up_ms > 0 AND given_up_ms < ?",
-        newest - engine::kDeadLettersKeptMs)
-      .run();
+  if (std::none_of(batch.outbox_updates.begin(), batch.outbox_updates.end(), [](const auto& u) { return u.given_up_ms != 0; }))
+    return;
+  // The rows stay for the alert's own list of deliveries; only the list of dead letters forgets them. By number: whoever reads
+  // it leaves out what is old (kDeadLettersKeptMs), and the clock of one moment must not forget for good.
   Query(connection_,
         "UPDATE outbox SET given_up_ms = 0 WHERE id IN (SELECT id FROM outbox WHERE given_up_ms > 0 "
         "ORDER BY given_up_ms DESC, id DESC LIMIT -1 OFFSET ?)",

@@ -15,7 +15,8 @@ namespace {
 constexpr std::int64_t kRows = 40;        // of background work in one transaction
 constexpr std::int64_t kSmallRows = 400;  // of rows without blobs
 constexpr std::int64_t kPages = 128;      // moved at once: 2 MB
-constexpr int kRunning = 1;               // v1.RUN_STATUS_RUNNING
+constexpr std::int64_t kJumpMs = 3'600'000;
+constexpr int kRunning = 1;  // v1.RUN_STATUS_RUNNING
 
 // Of a task that thins: stretches of the run (?1) that it is about and that have chunks. ?2 is its `below`, ?3 that what the
 // shared history lacks may go, ?4 its `segment`.
@@ -47,9 +48,15 @@ std::int64_t Retention::used_bytes() {
   return (reader_.scalar("PRAGMA page_count") - reader_.scalar("PRAGMA freelist_count")) * reader_.scalar("PRAGMA page_size");
 }
 
-void Retention::set_holder(UnlessHeld unless_held) {
+void Retention::set_holder(UnlessHeld unless_held, EndAlerts end_alerts) {
   std::lock_guard lock(holder_mutex_);
   unless_held_ = std::move(unless_held);
+  end_alerts_ = std::move(end_alerts);
+}
+
+bool Retention::ends_alerts(const std::string& uid) {
+  std::lock_guard lock(holder_mutex_);
+  return end_alerts_ && end_alerts_(uid);
 }
 
 bool Retention::is_held(const std::string& name) {
@@ -75,7 +82,26 @@ bool Retention::has_whole_stretch(const Task& task) {
   return query.step();
 }
 
-bool Retention::step(std::int64_t now_ms) {
+bool Retention::trusts_clock(std::int64_t now_ms, std::int64_t steady_ms) {
+  const std::int64_t ahead = now_ms - steady_ms;
+  if (!clock_ahead_ms_ || ahead <= *clock_ahead_ms_ + kJumpMs) {
+    clock_ahead_ms_ = ahead;
+    trusted_from_ms_.reset();
+    return true;
+  }
+  if (!trusted_from_ms_) {
+    spdlog::warn("history: the clock was set forward by {} h: nothing goes by its age for a day",
+                 (ahead - *clock_ahead_ms_) / kJumpMs);
+    trusted_from_ms_ = steady_ms + 24 * kJumpMs;
+  }
+  if (steady_ms < *trusted_from_ms_) return false;
+  clock_ahead_ms_ = ahead;
+  trusted_from_ms_.reset();
+  return true;
+}
+
+bool Retention::step(std::int64_t now_ms, std::int64_t steady_ms) {
+  ages_count_ = trusts_clock(now_ms, steady_ms);
   if (!task_) task_ = choose_begun();
   if (!task_) {
     if (!pressed_ && looked_ms_ && now_ms - *looked_ms_ < options_.every.count()) return false;
@@ -136,10 +162,10 @@ std::optional<Retention::Task> Retention::choose(std::int64_t now_ms) {
   while (query.step()) {
     Task task{query.i64(0), query.bytes(1), query.bytes(2)};
     if (is_pinned(task.name) || has_unsent(task.run, task.uid)) continue;
-    const std::int64_t age = now_ms - query.i64(3);
+    const std::int64_t age = ages_count_ ? now_ms - query.i64(3) : 0;
     task.ended = true;
     task.remove = too_many > 0 || (options_.max_age.count() > 0 && age > options_.max_age.count());
-    if (is_held(task.name) || (task.remove && is_owed(task.uid, age))) {
+    if (is_held(task.name) || (task.remove && (is_owed(task.uid, age) || ends_alerts(task.uid)))) {
       --too_many;
       continue;
     }
@@ -153,7 +179,7 @@ std::optional<Retention::Task> Retention::choose(std::int64_t now_ms) {
     if (!too_large && !old && options_.max_age.count() == 0) break;  // those that follow are newer
   }
   if (too_large && to_thin) return to_thin;
-  if (too_large && oldest) {
+  if (too_large && oldest && !ends_alerts(oldest->uid)) {
     oldest->remove = true;
     return oldest;
   }

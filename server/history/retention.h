@@ -49,9 +49,11 @@ class Retention {
   // How to ask whoever has runs in memory, and commits rows that refer to what is stored of them: `work`, if there is any, is
   // run, and the run is taken up only afterwards; false, and nothing is done, when it is held.
   using UnlessHeld = std::function<bool(const std::string& name, const std::function<void()>& work)>;
+  // Whoever knows open alerts of a run that would be removed now has them resolved: true, and the run stays until then.
+  using EndAlerts = std::function<bool(const std::string& uid)>;
   // From now on what is held stays, also when a run is taken up again while it is removed; {}: nobody holds any. No call of
-  // the one before is under way once this returns. Any thread.
-  void set_holder(UnlessHeld unless_held);
+  // those before is under way once this returns. Any thread.
+  void set_holder(UnlessHeld unless_held, EndAlerts end_alerts = {});
   // Removes a run whatever the limits say, with all that is of it but its outbox: what sinks are owed stays owed. False when
   // nothing of it is left; call until then.
   bool remove_run(std::int64_t run, const std::string& uid) {
@@ -61,8 +63,11 @@ class Retention {
   // Which run is being removed, piece by piece: answers about it would lack what is gone. -1: none. Any thread.
   [[nodiscard]] std::int64_t removing() const { return removing_; }
 
-  // One small piece of work; false when there is nothing to do now. `now_ms`: Unix milliseconds.
-  bool step(std::int64_t now_ms);
+  // One small piece of work; false when there is nothing to do now. `now_ms`: Unix milliseconds; `steady_ms`: of a clock that
+  // nobody sets. Where the first gains more than an hour on the second, what goes by age waits for a day, or until it is set
+  // right: what is gone does not come back.
+  bool step(std::int64_t now_ms, std::int64_t steady_ms);
+  bool step(std::int64_t now_ms) { return step(now_ms, now_ms); }
   // Gives free pages back to the file system, a few; false when no more than `keep` are left.
   bool shrink(std::int64_t keep);
 
@@ -86,6 +91,8 @@ class Retention {
   };
   // What a server of before did not come to the end of.
   std::optional<Task> choose_begun();
+  // Whether ages by the wall clock count now.
+  bool trusts_clock(std::int64_t now_ms, std::int64_t steady_ms);
   std::optional<Task> choose(std::int64_t now_ms);
   std::optional<Task> choose_attempts();
   std::optional<Task> choose_run_size();
@@ -94,6 +101,7 @@ class Retention {
   [[nodiscard]] bool has_unsent(std::int64_t run, const std::string& uid);
   // A sink has not taken all of the run's alerts, or some are open still: resolves that go with the run would never be sent.
   [[nodiscard]] bool is_owed(const std::string& uid, std::int64_t age_ms);
+  [[nodiscard]] bool ends_alerts(const std::string& uid);
   // Looks at chunks that came since; the first time at all of the run's, without their pages of content.
   std::int64_t chunk_bytes(std::int64_t run);
   // The oldest stretch of the task's that still has chunks; absent: none.
@@ -119,12 +127,16 @@ class Retention {
   std::map<std::int64_t, Size> sizes_;  // by run; only with max_run_bytes
   std::mutex holder_mutex_;
   UnlessHeld unless_held_;
+  EndAlerts end_alerts_;
   mutable std::mutex told_mutex_;
   std::map<std::string, std::uint64_t, std::less<>> told_;  // see run_bytes()
   std::optional<Task> task_;
   std::atomic<std::int64_t> removing_{-1};
   std::int64_t begun_ = -1;  // the stretch that is being thinned
   std::optional<std::int64_t> looked_ms_;
+  std::optional<std::int64_t> clock_ahead_ms_;   // wall beside steady, when it was trusted
+  std::optional<std::int64_t> trusted_from_ms_;  // steady: the clock was set forward
+  bool ages_count_ = true;
   std::atomic<bool> keep_unsent_{false};
   std::atomic<bool> pressed_{false};
   std::atomic<std::uint64_t> pressed_out_{0};

@@ -182,12 +182,14 @@ void SqliteStore::bound_log() {
 Compactor::Idle SqliteStore::idle_work(bool everything) {
   // New rows use free pages: these stay, unless everything is to go.
   constexpr std::int64_t kKeptPages = 256;
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto now_of = [](auto clock) {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(decltype(clock)::now().time_since_epoch()).count();
+  };
   {
     const WriteGate::Turn turn(gate_, WriteClass::kRetention);
     bound_log();
   }
-  const bool did = retention_->step(std::chrono::duration_cast<std::chrono::milliseconds>(now).count()) ||
+  const bool did = retention_->step(now_of(std::chrono::system_clock()), now_of(std::chrono::steady_clock())) ||
                    retention_->shrink(everything ? 0 : kKeptPages);
   if (run_removed_.exchange(false)) return Compactor::Idle::kRunGone;
   return did ? Compactor::Idle::kSomething : Compactor::Idle::kNothing;

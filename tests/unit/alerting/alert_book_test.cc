@@ -519,6 +519,56 @@ TEST_F(PagingTest, BeyondTenPagesAMinuteThereIsOneDigest) {
   EXPECT_EQ(pages_for(kMinute).size(), 50U);  // whoever was told hears of every end
 }
 
+// What was told, or is held back, while the clock was ahead is not waited for until that time comes.
+TEST_F(PagingTest, RepeatsGoOnAfterTheClockWasAhead) {
+  begin();
+  clock_.shift = 30 * 24 * 60 * kMinute;
+  open("ScaleDrift");
+  EXPECT_THAT(pages_for(10 * kMinute, kMinute), ElementsAre("ScaleDrift firing"));
+  clock_.shift = 0;
+  EXPECT_THAT(pages_for(4 * 60 * kMinute, kMinute), ElementsAre("ScaleDrift repeated:2"));
+  EXPECT_THAT(pages_for(4 * 60 * kMinute, kMinute), ElementsAre("ScaleDrift repeated:3"));
+}
+
+TEST_F(PagingTest, WhatIsHeldBackWhileTheClockIsAheadIsToldWhenThatIsOver) {
+  options_.overrides = {
+      {.runs = "*", .rules = "*", .page = {}, .min_severity = {}, .hold = std::chrono::minutes(20), .repeat = {}}};
+  begin();
+  clock_.shift = 30 * 24 * 60 * kMinute;
+  open("ScaleDrift");
+  EXPECT_THAT(pages_for(10 * kMinute, kMinute), IsEmpty());
+  clock_.shift = 0;
+  EXPECT_THAT(pages_for(8 * kMinute, kMinute), IsEmpty());
+  EXPECT_THAT(pages_for(5 * kMinute, kMinute), ElementsAre("ScaleDrift firing"));
+}
+
+// Nothing else would ever end them: no finding does, and who was told waits for it.
+TEST_F(PagingTest, AlertsOfARunThatIsNotStoredResolve) {
+  begin();
+  open("ScaleDrift");
+  EXPECT_THAT(pages_for(2 * kMinute, 1000), ElementsAre("ScaleDrift firing"));
+  begin();
+  book_->load(stored_, [](const std::string& uid) { return uid == "uid1"; });
+  EXPECT_THAT(pages_for(kMinute, 1000), IsEmpty());
+  EXPECT_EQ(alert("ScaleDrift").state(), v1::ALERT_STATE_FIRING);
+  begin();
+  book_->load(stored_, [](const std::string&) { return false; });
+  EXPECT_THAT(pages_for(kMinute, 1000), ElementsAre("ScaleDrift resolved"));
+  EXPECT_EQ(alert("ScaleDrift").trail().rbegin()->what(), "resolved: its run is not stored any more");
+  EXPECT_THAT(pages_for(24 * 60 * kMinute, kMinute), IsEmpty());
+}
+
+TEST_F(PagingTest, WhatIsOpenOfARunThatIsToBeRemovedResolvesBefore) {
+  begin();
+  EXPECT_FALSE(book_->end_run("uid1", "old"));
+  open("ScaleDrift");
+  EXPECT_THAT(pages_for(2 * kMinute, 1000), ElementsAre("ScaleDrift firing"));
+  EXPECT_TRUE(book_->end_run("uid1", "old"));
+  EXPECT_THAT(pages_for(kMinute, 1000), ElementsAre("ScaleDrift resolved"));
+  EXPECT_FALSE(book_->end_run("uid1", "old"));
+  EXPECT_EQ(alert("ScaleDrift").trail().rbegin()->what(), "resolved: old");
+}
+
 TEST_F(PagingTest, OneThatFlapsIsHeldBack) {
   begin();
   for (int i = 0; i < 5; ++i) {

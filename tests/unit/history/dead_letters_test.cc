@@ -96,7 +96,7 @@ TEST_F(DeadLetters, WhatWasDeliveredGoesAgainOnlyWhenThatIsMeant) {
   EXPECT_EQ(store_->due_outbox(kNow, 10).size(), 1U);
 }
 
-TEST_F(DeadLetters, AreBoundedByTimeAndNumber) {
+TEST_F(DeadLetters, AreBoundedByNumberWhateverTheClockSays) {
   std::vector<engine::OutboxRow> rows;
   std::vector<engine::OutboxUpdate> updates;
   const auto total = static_cast<std::int64_t>(engine::kMaxDeadLetters) + 20;
@@ -108,8 +108,9 @@ TEST_F(DeadLetters, AreBoundedByTimeAndNumber) {
   EXPECT_EQ(store_->count_dead_letters(0)["hook"], engine::kMaxDeadLetters);
   EXPECT_EQ(keys({}, engine::kMaxDeadLetters + 1).back(), "20 hook");
   commit({row("late")}, {given_up("late", kNow + engine::kDeadLettersKeptMs + total)});
-  EXPECT_THAT(keys(), ElementsAre("late hook"));
-  EXPECT_THAT(store_->due_outbox(kNever - 1, 10), IsEmpty());  // those that are forgotten are not tried again
+  EXPECT_EQ(keys({}, 1).front(), "late hook");
+  EXPECT_EQ(store_->count_dead_letters(kNow)["hook"], engine::kMaxDeadLetters);  // one of a clock that was ahead
+  EXPECT_THAT(store_->due_outbox(kNever - 1, 10), IsEmpty());                    // those that are forgotten are not tried again
 }
 
 TEST_F(DeadLetters, ADamagedRowIsToldByItsSum) {

@@ -224,6 +224,54 @@ TEST_F(Retain, ARunWithOpenAlertsWaitsUntilTheyResolveButNotForEver) {
   EXPECT_THAT(names(), ElementsAre("r3"));
 }
 
+// NTP, a machine that resumes, a slip of the hand: what went by it would be gone for good.
+TEST_F(Retain, AClockThatWasSetForwardRemovesNothingForADay) {
+  fill(3);
+  StoreOptions options;
+  options.compaction.thread = false;
+  options.retention.max_age = std::chrono::hours(9 * 24);
+  options.retention.every = std::chrono::milliseconds(0);
+  store_ = SqliteStore::open(dir_.path, options);
+  const auto go = [&](std::int64_t wall, std::int64_t steady) {
+    while (store_->retention().step(wall, steady)) {
+    }
+  };
+  go(4 * kDay, 0);
+  go(104 * kDay, 1000);
+  go(104 * kDay + kDay / 2, kDay / 2);
+  EXPECT_THAT(names(), ElementsAre("r1", "r2", "r3"));
+  go(5 * kDay, kDay + 2000);  // it is right again
+  go(105 * kDay, kDay + 3000);
+  EXPECT_THAT(names(), ElementsAre("r1", "r2", "r3"));
+  go(106 * kDay + 4000, 2 * kDay + 4000);  // it stays so
+  EXPECT_THAT(names(), ElementsAre("r3"));
+}
+
+TEST_F(Retain, WhoKnowsOpenAlertsOfARunHasThemResolvedBeforeItGoes) {
+  fill(3);
+  RetentionOptions retention;
+  retention.max_age = std::chrono::hours(1);
+  retention.every = std::chrono::milliseconds(0);
+  StoreOptions options;
+  options.compaction.thread = false;
+  options.retention = retention;
+  store_ = SqliteStore::open(dir_.path, options);
+  bool open = true;
+  store_->retention().set_holder(
+      [](const std::string&, const std::function<void()>& work) {
+        if (work) work();
+        return true;
+      },
+      [&](const std::string& uid) { return uid == "u1" && open; });
+  while (store_->retention().step(9 * kDay)) {
+  }
+  EXPECT_THAT(names(), ElementsAre("r1", "r3"));
+  open = false;
+  while (store_->retention().step(9 * kDay)) {
+  }
+  EXPECT_THAT(names(), ElementsAre("r3"));
+}
+
 TEST_F(Retain, ARunThatIsThinnedStillTellsItsExtremes) {
   fill(2);
   RetentionOptions options;
