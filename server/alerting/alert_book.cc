@@ -19,7 +19,6 @@ constexpr std::size_t kPage = 1000;
 constexpr std::size_t kMaxFired = 20'000;       // what damping remembers
 constexpr std::int64_t kShortestWaitMs = 20;    // between two turns
 constexpr std::int64_t kLongestWaitMs = 5'000;  // the wall clock may have jumped
-constexpr std::size_t kMaxSilencesLoaded = 10'000;
 constexpr std::size_t kMaxUnreadable = 10'000;
 constexpr double kBehindSeconds = 1;  // up to there an alert leaves within a second of what caused it
 
@@ -59,7 +58,7 @@ AlertBook::~AlertBook() {
 void AlertBook::load(engine::AlertReader& reader, const std::function<bool(const std::string& run_uid)>& is_stored) {
   std::lock_guard lock(mutex_);
   reader_ = &reader;
-  for (const engine::SilenceRow& row : reader.silences(clock_.wall_ms() - Silences::kKeptMs, kMaxSilencesLoaded)) {
+  for (const engine::SilenceRow& row : reader.silences(clock_.wall_ms() - Silences::kKeptMs, Silences::kMaxLoaded)) {
     silences_.load(row, clock_.wall_ms());
   }
   engine::AlertReader::Filter open;
@@ -315,6 +314,7 @@ std::int64_t AlertBook::turn_locked(engine::CommitBatch& batch, std::vector<v1::
   if (at.wall < turned_at_ - Silences::kClockMs) {  // the clock was set back
     settle_all_at_ = 0;
     pager_.look_again();
+    load_silences_again(at.wall);
     for (auto& [uid, run] : runs_) {
       for (auto& [id, entry] : run) {
         if (entry.alert.held_until_ms() == 0) continue;

@@ -125,6 +125,8 @@ class AlertBook : public engine::AlertOutbox {
   // After that, and after any other change of the run's.
   void follow_up(const std::string& run_uid, bool came_or_went, Now at);
   void load_fired(engine::AlertReader& reader);
+  // The clock was set back: silences that had ended by it may hold again. As a start would load them.
+  void load_silences_again(std::int64_t now_ms);
   // Resolves what end_run() and load() were about.
   void end_runs(Now at, engine::CommitBatch& batch, std::vector<v1::Alert>& changed);
   // Decides whether an alert that opens stays pending for a while.

@@ -1,5 +1,6 @@
 // Silences, as the alert book keeps them: what people asked for and what it changes are one transaction.
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <random>
 #include <stdexcept>
@@ -67,6 +68,19 @@ v1::Silence AlertBook::unsilence_locked(const std::string& id, const std::string
   settle_all_at_ = 0;
   batch.silences.push_back(Silences::row(silence));
   return silence;
+}
+
+void AlertBook::load_silences_again(std::int64_t now_ms) {
+  if (reader_ == nullptr) return;
+  try {
+    for (const engine::SilenceRow& row : reader_->silences(now_ms - Silences::kKeptMs, Silences::kMaxLoaded)) {
+      // What is known here may be newer than what is stored.
+      const v1::Silence* known = silences_.find(row.id);
+      silences_.load(known == nullptr ? row : Silences::row(v1::Silence(*known)), now_ms);
+    }
+  } catch (const engine::StoreError& error) {
+    spdlog::warn("silences can't be read now; those that the clock had ended hold again after a restart: {}", error.what());
+  }
 }
 
 std::vector<v1::Silence> AlertBook::silences(bool ended) {

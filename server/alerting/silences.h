@@ -17,6 +17,7 @@ class Silences {
  public:
   static constexpr std::size_t kMax = 1000;                      // that have not ended
   static constexpr std::size_t kMaxRegexes = 1024;               // of those that have not ended: 64 MiB of memory
+  static constexpr std::size_t kMaxLoaded = 10'000;              // with those that have ended
   static constexpr std::int64_t kKeptMs = 7LL * 24 * 3'600'000;  // after its end one can still be listed
   static constexpr std::int64_t kMaxMs = 366LL * 24 * 3'600'000;
   static constexpr std::int64_t kClockMs = 10LL * 60'000;  // clocks are not further apart, nor corrected by more

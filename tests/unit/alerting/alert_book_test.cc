@@ -542,6 +542,23 @@ TEST_F(PagingTest, WhatIsHeldBackWhileTheClockIsAheadIsToldWhenThatIsOver) {
   EXPECT_THAT(pages_for(5 * kMinute, kMinute), ElementsAre("ScaleDrift firing"));
 }
 
+TEST_F(PagingTest, ASilenceHoldsAgainAfterTheClockWasAhead) {
+  for (const std::int64_t days : {2, 100}) {  // it ended by then, or was forgotten
+    restart();
+    silence("rule=ScaleDrift", 12 * 60 * kMinute);
+    open("ScaleDrift", Severity::kWarning, std::to_string(days));
+    EXPECT_THAT(pages_for(10 * kMinute, kMinute), IsEmpty());
+    clock_.shift = days * 24 * 60 * kMinute;
+    pages_for(10 * kMinute, kMinute);
+    EXPECT_EQ(alert("ScaleDrift", std::to_string(days)).state(), v1::ALERT_STATE_FIRING);
+    clock_.shift = 0;
+    pages_for(kMinute, kMinute);
+    EXPECT_EQ(alert("ScaleDrift", std::to_string(days)).state(), v1::ALERT_STATE_SILENCED);
+    pages_for(12 * 60 * kMinute, kMinute);
+    stored_ = {};
+  }
+}
+
 // Nothing else would ever end them: no finding does, and who was told waits for it.
 TEST_F(PagingTest, AlertsOfARunThatIsNotStoredResolve) {
   begin();
