@@ -71,6 +71,7 @@ void Fleet::stop() {
   }
   woken_.notify_all();
   for (const Done& done : waiting) done(not_now("the server is shutting down: connect again later"));
+  if (parts_.shared != nullptr) parts_.shared->cancel();
   if (thread_.joinable()) thread_.join();
   deciders_.join();
   if (parts_.feed != nullptr) parts_.feed->on_lost({});

@@ -14,8 +14,9 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kBelieve{3};
-constexpr int kRest = 10;                 // or so many times as long as reading took
-constexpr std::chrono::seconds kWait{2};  // of a list; a server that is asked by another one has three
+constexpr int kRest = 10;                             // or so many times as long as reading took
+constexpr std::chrono::seconds kWait{2};              // of a list
+constexpr std::chrono::milliseconds kWaitAsked{400};  // of one that another server asks for, which asks many
 
 // Whether there are more rows than the bound; those beyond it go.
 template <class Row>
@@ -78,7 +79,7 @@ SharedOnly::Read SharedOnly::read(const Fleet& fleet) {
 
 void SharedOnly::refresh(const std::set<std::string>& servers) {
   if (fleet_.shared() == nullptr) return;
-  const auto end = SteadyClock::now() + kWait;
+  const auto end = SteadyClock::now() + (servers.empty() ? std::chrono::milliseconds(kWaitAsked) : kWait);
   while (true) {
     std::shared_future<void> reading;
     {

@@ -175,9 +175,12 @@ void LeadingRead::merged_here() {
 
 void LeadingRead::merged_older() {
   constexpr std::uint64_t kAtOnce = 64;  // attempts
+  if (floor_ == 0) return;
   for (auto part = covered_.merged.rbegin(); part != covered_.merged.rend() && whole_; ++part) {
-    for (std::uint64_t end = std::min(part->last + 1, floor_); whole_ && end > part->first;) {
-      const std::uint64_t first = std::max(part->first, end > kAtOnce ? end - kAtOnce : 0);
+    // Stretches that overlap go on beyond the range.
+    const std::uint64_t lowest = std::max(part->first, range_.first);
+    for (std::uint64_t end = std::min({part->last, range_.last, floor_ - 1}) + 1; whole_ && end > lowest;) {
+      const std::uint64_t first = std::max(lowest, end > kAtOnce ? end - kAtOnce : 0);
       std::uint64_t attempt = 0;
       for (std::uint64_t next = first; next < end;) {
         const auto rest =

@@ -36,6 +36,9 @@ class SharedHistory {
  public:
   virtual ~SharedHistory() = default;
 
+  // Makes what runs now, and what follows, fail at once: nobody waits at a server's end. Any thread.
+  virtual void cancel() {}
+
   // Newest report first; of several runs of one name the one that find_run() gives.
   enum class Which : std::uint8_t { kAll, kRunning };
   virtual std::vector<SharedRun> list_runs(std::size_t limit, Which which) = 0;

@@ -1,5 +1,7 @@
 #include "server/history/clickhouse/shared.h"
 
+#include <algorithm>
+
 #include "server/history/clickhouse/claims.h"
 #include "server/history/clickhouse/keys.h"
 #include "server/history/clickhouse/run_log.h"
@@ -8,6 +10,9 @@
 namespace scalewatch::clickhouse {
 
 namespace {
+
+constexpr std::chrono::seconds kHangs{3};
+constexpr std::chrono::milliseconds kMoment{50};
 
 std::string run_is(const std::string& run_uid) {
   return "run = " + std::to_string(run_key(run_uid));
@@ -21,8 +26,19 @@ void Shared::prepare() {
   prepared_ = true;
 }
 
+std::unique_lock<std::timed_mutex> Shared::turn() {
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  // At least a moment: whoever has just got the connection may not have said so yet.
+  while (!lock && !lock.try_lock_until(std::max(begun_.load() + kHangs, SteadyClock::now() + kMoment))) {
+    if (SteadyClock::now() >= begun_.load() + kHangs)
+      throw engine::StoreError("ClickHouse has not answered an earlier question yet", true);
+  }
+  begun_ = SteadyClock::now();
+  return lock;
+}
+
 std::string Shared::query(const std::string& sql) {
-  std::lock_guard lock(mutex_);
+  const auto lock = turn();
   prepare();
   return connection_.query(sql + " FORMAT RowBinary");
 }
@@ -49,7 +65,7 @@ std::vector<history::SharedRun> Shared::runs_where(const std::string& where, con
     runs.back().row_version = rows.u64();
     runs.back().row_term = term_of(runs.back().row_version);
   }
-  std::lock_guard lock(mutex_);
+  const auto lock = turn();
   std::vector<std::uint64_t> names;
   for (const auto& run : runs) names.push_back(name_key(run.row.name));
   const auto claims = newest_claims(connection_, names);
@@ -116,7 +132,7 @@ std::set<std::string> Shared::alert_ids(const std::string& run_uid) {
 }
 
 std::uint64_t Shared::claim(const std::string& name, const std::string& instance) {
-  std::lock_guard lock(mutex_);
+  const auto lock = turn();
   prepare();
   return claim_name(connection_, name_key(name), instance, clock_.wall_ms());
 }

@@ -1,6 +1,10 @@
-// The shared history in ClickHouse, as other servers see it. Thread-safe; one request at a time.
+// The shared history in ClickHouse, as other servers see it. Thread-safe; one request at a time. Where one hangs, whoever comes
+// fails (StoreError, retryable) instead of waiting behind it: a ClickHouse that stands still must not take the server's
+// threads.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -24,8 +28,12 @@ class Shared final : public history::SharedHistory {
   std::uint64_t claim(const std::string& name, const std::string& instance) override;
   bool load_run(const std::string& run_uid, const std::function<void(engine::CommitBatch&&)>& take) override;
   std::map<std::uint32_t, std::uint64_t> floors(const std::string& run_uid) override;
+  void cancel() override { connection_.cancel(); }
 
  private:
+  using SteadyClock = std::chrono::steady_clock;
+  // The connection, for one request.
+  std::unique_lock<std::timed_mutex> turn();
   std::string query(const std::string& sql);
   // Makes the tables where this server is the first to look.
   void prepare();
@@ -35,7 +43,8 @@ class Shared final : public history::SharedHistory {
 
   const Options options_;
   const engine::Clock& clock_;
-  std::mutex mutex_;
+  std::timed_mutex mutex_;
+  std::atomic<SteadyClock::time_point> begun_{};  // of the request that has the connection
   Connection connection_;
   bool prepared_ = false;
 };

@@ -89,11 +89,15 @@ TEST_F(SentTwice, AllCountsOnceOfRanksShardsAndRestarts) {
   check(history::ranks_and_restarts(4));
 }
 
-TEST_F(ClickHouseTest, ThinnedAttemptsComeWhole) {
+class Thinned : public ClickHouseTest {
+ protected:
+  void check(const std::vector<engine::CommitBatch>& batches);
+};
+
+void Thinned::check(const std::vector<engine::CommitBatch>& batches) {
   TempDir dir;
   auto options = by_hand();
   const auto plain = history::SqliteStore::open(dir.path, options);
-  const auto batches = history::one_rank(4, 400);
   for (const auto& batch : batches) plain->commit(batch);
   const std::string expected = answers(*plain, nullptr);
 
@@ -118,6 +122,15 @@ TEST_F(ClickHouseTest, ThinnedAttemptsComeWhole) {
   }
   EXPECT_GT(thinned(), 0);
   history::expect_same(expected, answers(*thin, &older), "thinned");
+}
+
+TEST_F(Thinned, AttemptsOfOneRankComeWhole) {
+  check(history::one_rank(4, 400));
+}
+
+// Where it ends here stretches of several streams overlap.
+TEST_F(Thinned, AttemptsOfRanksShardsAndRestartsComeWhole) {
+  check(history::ranks_and_restarts(6));
 }
 
 TEST_F(ClickHouseTest, AnswersOverTablesOfVersionOneStayTheSame) {
