@@ -182,7 +182,7 @@ bool Fleet::still_own(const std::string& run) {
   } catch (const engine::StoreError&) {
     return true;  // it can't be told, and what is here goes on
   }
-  if (!there || there->instance.empty() || there->instance == self().name) return true;
+  if (!there || !is_others(*there, local ? local->run_uid : std::string())) return true;
   const Peer* owner = peers_.named(there->instance);
   yield(run, local ? local->run_uid : there->row.run_uid, owner == nullptr ? nullptr : &owner->instance());
   return false;
@@ -200,6 +200,15 @@ bool Fleet::is_newest(const history::SharedRun& there, const std::string& local_
   return !term || there.row_term <= *term;
 }
 
+std::uint64_t Fleet::term_here(const std::string& run_uid) const {
+  return parts_.feed->term_of(run_uid).value_or(0);
+}
+
+bool Fleet::is_others(const history::SharedRun& there, const std::string& local_uid) const {
+  if (there.instance.empty() || there.instance == self().name) return false;
+  return there.row.run_uid != local_uid || there.term >= term_here(local_uid);
+}
+
 // Nobody has it, and it is this server's by its name.
 Fleet::Answer Fleet::take(const std::string& run, Entry& entry) {
   entry.state = State::kHere;
@@ -210,9 +219,11 @@ Fleet::Answer Fleet::take(const std::string& run, Entry& entry) {
     local = parts_.store.find_run(run);
     if (local && local->name != run) local.reset();
     auto there = parts_.shared->find_run(run);
-    const bool own = local && there && there->instance == self().name && is_newest(*there, local->run_uid);
+    const std::uint64_t known = local ? term_here(local->run_uid) : 0;
+    const bool own =
+        local && there && there->instance == self().name && there->term >= known && is_newest(*there, local->run_uid);
     // Before anything is read: see SharedHistory::claim().
-    entry.term = own ? there->term : parts_.shared->claim(run, self().name);
+    entry.term = own ? there->term : parts_.shared->claim(run, self().name, known);
     if (!own) there = parts_.shared->find_run(run);
     if (there && there->term > entry.term) return not_now("another server takes the run at this moment");
     // A new one has no run_uid yet: the feed is told by feed_new().

@@ -116,6 +116,10 @@ class Fleet final : public engine::RunPlacement {
   [[nodiscard]] bool is_own(const engine::RunRow& row) const;
   // What of it is shared was sent from here, or brought here.
   [[nodiscard]] bool is_newest(const history::SharedRun& there, const std::string& local_uid) const;
+  // The term of the claim under which this server had what it has stored of a run; 0: none.
+  [[nodiscard]] std::uint64_t term_here(const std::string& run_uid) const;
+  // Another server claimed it, and not only in a copy of the shared history from before what this one knows.
+  [[nodiscard]] bool is_others(const history::SharedRun& there, const std::string& local_uid) const;
   [[nodiscard]] Answer send_to(Peer& peer, const std::string& run, Entry& entry);
   // The heaviest server that is there; null: this one. `without_self`: null when there is no other.
   [[nodiscard]] Peer* home_of(const std::string& run, bool without_self) const;

@@ -115,9 +115,9 @@ void Fleet::feed(const std::string& run, const std::string& run_uid) {
   }
   if (term == 0) {
     auto there = parts_.shared->find_run(run);
-    const bool others = there && there->instance != self().name && !there->instance.empty();
+    const bool others = there && is_others(*there, run_uid);
     if (!others) {
-      term = parts_.shared->claim(run, self().name);
+      term = parts_.shared->claim(run, self().name, term_here(run_uid));
       there = parts_.shared->find_run(run);
     }
     if (others || (there && !is_newest(*there, run_uid))) {

@@ -72,7 +72,7 @@ bool Fleet::adopt(const engine::RunRow& row) {
     spdlog::debug("fleet: whose runs of before are is not known yet: {}", error.what());
     return false;
   }
-  const bool taken = (there && !there->instance.empty() && there->instance != self().name) || !holders(row.name).empty();
+  const bool taken = (there && is_others(*there, row.run_uid)) || !holders(row.name).empty();
   if (taken) {
     note_gone(row, there ? there->instance : std::string());
     return true;
@@ -81,7 +81,7 @@ bool Fleet::adopt(const engine::RunRow& row) {
   if (there && !is_newest(*there, row.run_uid)) return true;
   const bool runs = row.status == v1::RUN_STATUS_RUNNING;
   if (!runs && parts_.shared == nullptr) return true;
-  const bool claimed = there && there->term > 0;
+  const bool claimed = there && there->instance == self().name && there->term >= term_here(row.run_uid);
   {
     const std::lock_guard lock(mutex_);
     if (stopping_ || draining_) return true;

@@ -53,8 +53,9 @@ class SharedHistory {
   // Says that the run of this name is `instance`'s from now on, and returns the claim's term, which no other claim has. Whoever
   // had it before tells no client of anything more (SharedFeed looks before it does): what can be read after this call is all
   // that anybody was told of. So the claim comes first, then the look at what there is. A name is claimed and not a run_uid,
-  // for a server that can't see another one's run would make one of its own.
-  virtual std::uint64_t claim(const std::string& name, const std::string& instance) = 0;
+  // for a server that can't see another one's run would make one of its own. The term is above `known`, too, which the caller
+  // has of the run: a history that was lost, or put back from a copy, does not know of claims that stood.
+  virtual std::uint64_t claim(const std::string& name, const std::string& instance, std::uint64_t known = 0) = 0;
 
   // Everything that a takeover needs, as batches that can be committed to a store in the order in which they come: run,
   // incarnations (durable_seq is what is replicated), tensor tables, then reports and logged inputs from the place on that the

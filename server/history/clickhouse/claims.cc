@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <random>
 #include <thread>
 #include <utility>
 
 #include "server/engine/ports/history_store.h"
+#include "server/history/clickhouse/keys.h"
 #include "server/history/clickhouse/tables.h"
 
 namespace scalewatch::clickhouse {
@@ -25,6 +27,21 @@ std::vector<std::pair<std::uint64_t, Claim>> read_claims(Connection& connection,
   return claims;
 }
 
+// The largest one under which anything of the runs of a name was sent: a claim may be gone that their rows tell of.
+std::uint64_t largest_term_sent(Connection& connection, const std::string& name) {
+  std::uint64_t largest = 0;
+  std::string runs;
+  const std::string rows_there =
+      connection.query("SELECT run, max(version) FROM runs WHERE name = " + quoted(name) + " GROUP BY run FORMAT RowBinary");
+  for (RowReader rows(rows_there); !rows.done();) {
+    runs += (runs.empty() ? "" : ",") + std::to_string(rows.u64());
+    largest = std::max(largest, term_of(rows.u64()));
+  }
+  if (runs.empty()) return 0;
+  const std::string batches = connection.query("SELECT max(term) FROM batches WHERE run IN (" + runs + ") FORMAT RowBinary");
+  return std::max(largest, RowReader(batches).u64());
+}
+
 }  // namespace
 
 std::map<std::uint64_t, Claim> newest_claims(Connection& connection, const std::vector<std::uint64_t>& names) {
@@ -39,17 +56,20 @@ std::map<std::uint64_t, Claim> newest_claims(Connection& connection, const std::
 // Whoever finds another claim of its term, or of a later one, goes above it: it can't know whether the other one has looked
 // already and found itself alone. So a claim that stood never has a rival of the same term. Two that meet again and again part
 // by waiting for random times.
-std::uint64_t claim_name(Connection& connection, std::uint64_t name, const std::string& instance, std::int64_t now_ms) {
+std::uint64_t claim_name(Connection& connection, const std::string& name, const std::string& instance, std::uint64_t known,
+                         std::int64_t now_ms) {
   constexpr int kTries = 20;
   constexpr unsigned kPauseMs = 10;
   std::random_device random;
-  const std::string is_name = "run = " + std::to_string(name);
+  const std::uint64_t key = name_key(name);
+  const std::string is_name = "run = " + std::to_string(key);
+  const std::uint64_t floor = std::max(known, largest_term_sent(connection, name));
   for (unsigned i = 0; i < kTries; ++i) {
     const auto before = read_claims(connection, is_name);
-    const std::uint64_t term = before.empty() ? 1 : before.front().second.term + 1;
+    const std::uint64_t term = std::max(floor, before.empty() ? 0 : before.front().second.term) + 1;
     const std::uint64_t token = std::uint64_t{random()} << 32 | random();
     Block block(columns_of("owners"));
-    add_row(block, name, term, token, instance, now_ms);
+    add_row(block, key, term, token, instance, now_ms);
     connection.insert("owners", block);
     const auto now = read_claims(connection, is_name + " AND term >= " + std::to_string(term));
     const auto is_own = [&](const auto& claim) { return claim.second.token == token; };
@@ -57,6 +77,13 @@ std::uint64_t claim_name(Connection& connection, std::uint64_t name, const std::
     std::this_thread::sleep_for(std::chrono::milliseconds(random() % ((i + 1) * kPauseMs)));
   }
   throw engine::StoreError("history.clickhouse: other servers claim the run again and again", true);
+}
+
+void renew_claim(Connection& connection, std::uint64_t name, std::uint64_t term, const std::string& instance,
+                 std::int64_t now_ms) {
+  Block block(columns_of("owners"));
+  add_row(block, name, term, std::numeric_limits<std::uint64_t>::max(), instance, now_ms);
+  connection.insert("owners", block);
 }
 
 }  // namespace scalewatch::clickhouse

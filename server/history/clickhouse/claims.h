@@ -20,7 +20,13 @@ struct Claim {
 // Throws StoreError.
 std::map<std::uint64_t, Claim> newest_claims(Connection& connection, const std::vector<std::uint64_t>& names);
 
-// Claims a name with a term above all that are there, and that no other claim has. Throws StoreError.
-std::uint64_t claim_name(Connection& connection, std::uint64_t name, const std::string& instance, std::int64_t now_ms);
+// Claims a run's name with a term above `known`, above all claims of it and all that is there of its runs, and that no other
+// claim has. Throws StoreError.
+std::uint64_t claim_name(Connection& connection, const std::string& name, const std::string& instance, std::uint64_t known,
+                         std::int64_t now_ms);
+
+// Writes a claim that stood once more, where the shared history has lost it. Any other claim of its term goes before it.
+void renew_claim(Connection& connection, std::uint64_t name, std::uint64_t term, const std::string& instance,
+                 std::int64_t now_ms);
 
 }  // namespace scalewatch::clickhouse

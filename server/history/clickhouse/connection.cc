@@ -132,10 +132,15 @@ bool is_denial(int code) {
   return code == 193 || code == 194 || code == 516;
 }
 
+// No such table, no such database.
+bool is_loss(int code) {
+  return code == 60 || code == 81;
+}
+
 // Mistakes of ours, which no later try mends; all else (memory, disks, read-only replicas, other shards) may pass.
 bool is_lasting(int code) {
-  constexpr int kLasting[] = {6,  16, 27, 33, 36, 38,  41,  42,  43,  44,  46,  47,  48,  49, 53,
-                              62, 70, 72, 73, 81, 117, 192, 193, 194, 195, 291, 344, 497, 516};
+  constexpr int kLasting[] = {6,  16, 27, 33, 36, 38,  41,  42,  43,  44,  46,  47,  48,  49,
+                              53, 62, 70, 72, 73, 117, 192, 193, 194, 195, 291, 344, 497, 516};
   return std::find(std::begin(kLasting), std::end(kLasting), code) != std::end(kLasting);
 }
 
@@ -316,6 +321,7 @@ bool Connection::send_to(std::size_t host, const Request& request, std::string& 
     answer.clear();
     return send_to(host, request, answer, error);
   }
+  lost_ = lost_ || is_loss(number);
   throw engine::StoreError(
       "ClickHouse at " + hosts_[host] + ": " + (answer.empty() ? "HTTP " + std::to_string(status) : first_line(answer)),
       !is_lasting(number));

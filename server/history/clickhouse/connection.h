@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "server/history/clickhouse/native.h"
@@ -38,6 +39,8 @@ class Connection {
   [[nodiscard]] std::size_t hosts() const { return hosts_.size(); }
   // When a host last answered; the epoch before any did.
   [[nodiscard]] std::chrono::steady_clock::time_point answered_at() const { return answered_at_; }
+  // Whether the database or a table was not there since this was asked last.
+  bool take_lost() { return std::exchange(lost_, false); }
   // Makes what runs now, and what follows, fail at once. Any thread.
   void cancel() { cancelled_ = true; }
 
@@ -62,6 +65,7 @@ class Connection {
   std::string password_;
   std::size_t current_ = 0;
   std::chrono::steady_clock::time_point answered_at_{};
+  bool lost_ = false;
   struct Close {
     void operator()(void* easy) const;
   };

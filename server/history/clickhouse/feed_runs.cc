@@ -59,6 +59,12 @@ void FeedRuns::disown(const std::string& run_uid) {
   run.bytes = 0;
 }
 
+void FeedRuns::row_is_due(const std::string& run_uid) {
+  FedRun& run = runs_[run_uid];
+  run.row = true;
+  run.row_at = run.snapshot_at = {};
+}
+
 void FeedRuns::hurry(const std::string& run_uid) {
   if (const auto found = runs_.find(run_uid); found != runs_.end()) found->second.in_a_hurry = true;
 }

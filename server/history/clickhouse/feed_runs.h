@@ -48,8 +48,9 @@ class FeedRuns {
   void behind(const std::string& run_uid);  // of its log something was not sent before this start
   void committed(const engine::CommitBatch& batch);
   void own(const std::string& run_uid, const std::string& name, std::uint64_t term);
-  void disown(const std::string& run_uid);  // what is here of it waits for nothing
-  void hurry(const std::string& run_uid);   // unless it is not known here
+  void disown(const std::string& run_uid);      // what is here of it waits for nothing
+  void row_is_due(const std::string& run_uid);  // at once, with a snapshot
+  void hurry(const std::string& run_uid);       // unless it is not known here
   void hurry_all();
   FedRun& operator[](const std::string& run_uid) { return runs_[run_uid]; }
 

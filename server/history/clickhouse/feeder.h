@@ -84,6 +84,8 @@ class Feeder final : public history::SharedFeed, public engine::Replication {
   bool write_rows();
   // False, as send(), when one of its runs was claimed.
   bool look_for_claims();
+  // Writes claims of ours again that the shared history has lost. True: there were such.
+  bool renew_claims(const std::map<std::string, std::string>& names, const std::map<std::uint64_t, Claim>& owners);
   void lose(const Batch::Part& part, const std::string& name, const Claim& claim);
   void drop_old();
   void look_whether_it_is_there();

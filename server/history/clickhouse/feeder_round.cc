@@ -18,9 +18,9 @@ constexpr std::chrono::seconds kLookWait{5};
 }  // namespace
 
 bool Feeder::round() {
-  if (!prepared_) {
-    prepare_tables(writer_.connection(), options_);
-    prepared_ = true;
+  if (keep_prepared(writer_.connection(), options_, writer_.take_lost(), prepared_)) {
+    writer_.forget();
+    claims_checked_ = false;
   }
   if (batch_.empty()) fill();
   if (!batch_.empty()) send_and_make_next();
@@ -130,10 +130,13 @@ bool Feeder::look_for_claims() {
   }
   std::vector<std::uint64_t> keys;
   for (const auto& [run_uid, name] : names) keys.push_back(name_key(name));
-  const auto owners = newest_claims(writer_.connection(), keys);
+  auto owners = newest_claims(writer_.connection(), keys);
+  if (renew_claims(names, owners)) owners = newest_claims(writer_.connection(), keys);
   for (const Batch::Part& part : parts) {
     const auto found = owners.find(name_key(names[part.run_uid]));
-    if (found == owners.end() || found->second.term <= part.term) continue;
+    if (found == owners.end() || found->second.term < part.term) continue;
+    // Of our term another one's is from when the shared history had lost ours.
+    if (found->second.term == part.term && found->second.instance == who_.instance) continue;
     claims_checked_ = false;
     lose(part, names[part.run_uid], found->second);
     // Made anew of what is still ours.
@@ -146,6 +149,25 @@ bool Feeder::look_for_claims() {
   return true;
 }
 
+bool Feeder::renew_claims(const std::map<std::string, std::string>& names, const std::map<std::uint64_t, Claim>& owners) {
+  bool renewed = false;
+  for (const Batch::Part& part : batch_.batch.parts()) {
+    const std::string& name = names.at(part.run_uid);
+    const auto found = owners.find(name_key(name));
+    if (part.term == 0 || (found != owners.end() && found->second.term >= part.term)) continue;
+    spdlog::warn(
+        "history.clickhouse: the claim of run '{}' with term {} is gone: the shared history began anew, or an older copy of it "
+        "was put back; it is claimed again, and what was only there is lost",
+        name, part.term);
+    renew_claim(writer_.connection(), name_key(name), part.term, who_.instance, clock_.wall_ms());
+    writer_.forget(part.run_uid);
+    renewed = true;
+    std::lock_guard lock(mutex_);
+    runs_.row_is_due(part.run_uid);
+  }
+  return renewed;
+}
+
 void Feeder::lose(const Batch::Part& part, const std::string& name, const Claim& claim) {
   history::SharedRun now;
   now.row.run_uid = part.run_uid;
@@ -153,9 +175,11 @@ void Feeder::lose(const Batch::Part& part, const std::string& name, const Claim&
   now.instance = claim.instance;
   now.term = claim.term;
   now.claimed_ms = claim.claimed_ms;
+  // What is here and what the other one sends are of one term then, and only that one's is as the shared history has it.
+  if (now.term == part.term) state_.owned(part.run_uid, 0);
   std::unique_lock lock(mutex_);
   FedRun& run = runs_[part.run_uid];
-  if (run.term >= now.term) return;  // claimed again meanwhile
+  if (run.term > part.term) return;  // claimed again meanwhile
   run.fed = false;
   const auto lost = lost_;
   lock.unlock();

@@ -21,9 +21,7 @@ std::string run_is(const std::string& run_uid) {
 }  // namespace
 
 void Shared::prepare() {
-  if (prepared_) return;
-  prepare_tables(connection_, options_);
-  prepared_ = true;
+  keep_prepared(connection_, options_, connection_.take_lost(), prepared_);
 }
 
 std::unique_lock<std::timed_mutex> Shared::turn() {
@@ -131,10 +129,10 @@ std::set<std::string> Shared::alert_ids(const std::string& run_uid) {
   return ids;
 }
 
-std::uint64_t Shared::claim(const std::string& name, const std::string& instance) {
+std::uint64_t Shared::claim(const std::string& name, const std::string& instance, std::uint64_t known) {
   const auto lock = turn();
   prepare();
-  return claim_name(connection_, name_key(name), instance, clock_.wall_ms());
+  return claim_name(connection_, name, instance, known, clock_.wall_ms());
 }
 
 std::map<std::uint32_t, std::uint64_t> Shared::floors(const std::string& run_uid) {

@@ -25,7 +25,7 @@ class Shared final : public history::SharedHistory {
   std::optional<history::SharedRun> find_run(const std::string& name_or_uid) override;
   std::vector<engine::AlertRow> open_alerts(std::size_t limit) override;
   std::set<std::string> alert_ids(const std::string& run_uid) override;
-  std::uint64_t claim(const std::string& name, const std::string& instance) override;
+  std::uint64_t claim(const std::string& name, const std::string& instance, std::uint64_t known) override;
   bool load_run(const std::string& run_uid, const std::function<void(engine::CommitBatch&&)>& take) override;
   std::map<std::uint32_t, std::uint64_t> floors(const std::string& run_uid) override;
   void cancel() override { connection_.cancel(); }

@@ -231,6 +231,20 @@ void prepare_tables(Connection& connection, const Options& options, const std::v
   connection.insert("schema_version", block);
 }
 
+bool keep_prepared(Connection& connection, const Options& options, bool lost, bool& prepared) {
+  if (lost && prepared) {
+    spdlog::error(
+        "history.clickhouse: the database {} or a table of it is gone, and is made anew: the shared history is not the one of "
+        "before, and what was only there is lost",
+        options.database);
+    prepared = false;
+  }
+  if (prepared) return false;
+  prepare_tables(connection, options);
+  prepared = true;
+  return true;
+}
+
 void drop_payloads(Connection& connection, const Options& options, std::int64_t before_day) {
   const std::string table = local_name("payloads", options);
   for (std::size_t host = 0; host < connection.hosts(); ++host) {

@@ -52,6 +52,10 @@ const std::vector<Migration>& migrations();
 void prepare_tables(Connection& connection, const Options& options, const std::vector<Migration>& steps = migrations(),
                     std::uint32_t version = kSchemaVersion);
 
+// The same where it is not `prepared`, or where the database, or a table, turned out to be gone since: `lost`
+// (Connection::take_lost). True: it did something.
+bool keep_prepared(Connection& connection, const Options& options, bool lost, bool& prepared);
+
 // Removes reports as received of days before this one (Unix time in days).
 void drop_payloads(Connection& connection, const Options& options, std::int64_t before_day);
 

@@ -65,6 +65,12 @@ void Writer::cancel() {
   for (Connection& connection : beside_) connection.cancel();
 }
 
+bool Writer::take_lost() {
+  bool lost = connection_.take_lost();
+  for (Connection& connection : beside_) lost = connection.take_lost() || lost;
+  return lost;
+}
+
 void Writer::write_streams(const std::string& run_uid, std::uint64_t version) {
   Known& known = known_[run_uid];
   const std::uint64_t run = run_key(run_uid);

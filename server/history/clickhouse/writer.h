@@ -27,6 +27,10 @@ class Writer {
   // Makes what runs now, and what follows, fail at once. Any thread.
   void cancel();
 
+  bool take_lost();  // Connection::take_lost
+  // What was sent may be gone there: all that stands beside logs is sent again. The second: of one run.
+  void forget() { known_.clear(); }
+  void forget(const std::string& run_uid) { known_.erase(run_uid); }
   // Everything of the batch, which is finished, then its marks: what has no mark yet counts for nothing when a run is taken
   // over. A repeat changes no answer.
   void write(Batch& batch, std::int64_t now_ms);

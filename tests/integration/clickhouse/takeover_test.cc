@@ -82,7 +82,7 @@ TEST_F(ClickHouseTest, TheLaterOwnersLogCounts) {
   const auto first = history::SqliteStore::open(first_dir.path, by_hand());
   for (std::size_t i = 0; i < 3; ++i) first->commit(batches[i]);
   Shared shared(options_, clock_);
-  const std::uint64_t term = shared.claim("alpha", "first");
+  const std::uint64_t term = shared.claim("alpha", "first", 0);
   EXPECT_EQ(term, 1U);
   Feeder feeder(options_, {"first", true}, *first, clock_);
   EXPECT_EQ(feeder.term_of("u1"), 0U);
@@ -101,7 +101,7 @@ TEST_F(ClickHouseTest, TheLaterOwnersLogCounts) {
   engine::CommitBatch stump;  // it began here, and went on elsewhere before anything of it was shared
   stump.runs = {{.run_uid = "u0", .name = "alpha", .created_ms = 1, .overview = {}}};
   second->commit(stump);
-  EXPECT_EQ(shared.claim("alpha", "second"), 2U);
+  EXPECT_EQ(shared.claim("alpha", "second", 0), 2U);
   EXPECT_EQ(shared.find_run("alpha")->instance, "second");
   ASSERT_TRUE(history::import_run(shared, "u1", 2, *second));
   EXPECT_EQ(history::count_reports(*second, "u1"), history::count_reports(*first, "u1"));
@@ -214,7 +214,7 @@ TEST_F(ClickHouseTest, NoTwoClaimsHaveTheSameTerm) {
     servers.emplace_back([&, server] {
       Shared shared(options_, clock_);
       for (int claim = 0; claim < kClaims; ++claim) {
-        const std::uint64_t term = shared.claim("contended", std::to_string(server));
+        const std::uint64_t term = shared.claim("contended", std::to_string(server), 0);
         const std::lock_guard lock(mutex);
         terms.insert(term);
       }

@@ -1,6 +1,7 @@
 // A shared history in memory, and what feeds it from a store.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <map>
@@ -77,11 +78,12 @@ class FakeShared final : public history::SharedHistory {
     const std::lock_guard lock(mutex);
     return alerts;
   }
-  std::uint64_t claim(const std::string& name, const std::string& instance) override {
+  std::uint64_t claim(const std::string& name, const std::string& instance, std::uint64_t known = 0) override {
     if (away) throw engine::StoreError("the shared history is away", true);
     const std::lock_guard lock(mutex);
-    claims[name].instance = instance;
-    return ++claims[name].term;
+    Claim& claim = claims[name];
+    claim.instance = instance;
+    return claim.term = std::max(claim.term, known) + 1;
   }
   bool load_run(const std::string& /*run_uid*/, const std::function<void(engine::CommitBatch&&)>& /*take*/) override {
     return false;
