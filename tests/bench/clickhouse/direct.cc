@@ -13,6 +13,7 @@
 #include "server/history/clickhouse/native.h"
 #include "server/history/clickhouse/tables.h"
 #include "server/history/score_groups.h"
+#include "server/history/varint.h"
 #include "tests/bench/clickhouse/parts.h"
 
 namespace scalewatch::bench {
@@ -21,15 +22,6 @@ namespace {
 
 constexpr std::uint64_t kBatch = 1'000'000;  // history.clickhouse.batch_records
 constexpr std::uint64_t kWindows = 2;        // batches that are on their way at a time
-
-std::uint64_t varint(clickhouse::RowReader& from) {
-  std::uint64_t value = 0;
-  for (unsigned shift = 0;; shift += 7) {
-    const auto byte = from.get<std::uint8_t>();
-    value |= std::uint64_t{byte & 0x7fU} << shift;
-    if (byte < 0x80) return value;
-  }
-}
 
 std::size_t size_of(std::string_view type) {
   if (type == "UInt8") return 1;
@@ -49,9 +41,11 @@ class Rows {
         connection.query("SELECT * FROM " + table_ + " WHERE " + select + " SETTINGS max_block_size = 10000000 FORMAT Native",
                          std::chrono::minutes(1));
     if (native_.empty()) return;
-    clickhouse::RowReader at(native_);
-    const std::uint64_t columns = varint(at);
-    rows_ = varint(at);
+    std::string_view rest = native_;
+    std::uint64_t columns = 0;
+    if (!history::take_varint(rest, columns) || !history::take_varint(rest, rows_))
+      throw std::runtime_error("no rows of " + table_);
+    clickhouse::RowReader at(rest);
     for (std::uint64_t i = 0; i < columns; ++i) {
       const std::string_view name = at.text();
       const std::string_view type = at.text();
