@@ -42,7 +42,9 @@ class Client:
     """Calls any method of the server by name: client.call("scalewatch.v1.History/ListRuns", page_size=5)."""
 
     def __init__(self, address, credentials=None, compression=None):
-        options = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
+        # A connection of its own: one that another client left would be of before a server's restart.
+        options = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1),
+                   ("grpc.use_local_subchannel_pool", 1)]
         self.channel = (grpc.secure_channel(address, credentials, options, compression) if credentials
                         else grpc.insecure_channel(address, options, compression))
         own = _reflection_pool()
