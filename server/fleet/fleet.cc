@@ -263,7 +263,6 @@ bool Fleet::import(const history::SharedRun& there, std::uint64_t term) {
     if (!ids.empty()) parts_.end_alerts(ids);
     if (!ids.empty() && !flush()) return false;
   }
-  const std::lock_guard lock(import_mutex_);
   bool imported = false;
   try {
     imported = parts_.import(uid, term);

@@ -25,6 +25,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -140,8 +141,12 @@ class Fleet final : public engine::RunPlacement {
   // The run goes on here with what the store has, and so do alerts that it was given up with. False: the store takes nothing
   // now.
   [[nodiscard]] bool take_back(const std::string& run_uid);
-  // False: it can't be known now.
-  [[nodiscard]] bool end_pages_of(const engine::RunRow& row);
+  using SteadyTime = std::chrono::steady_clock::time_point;
+  // `due`: as it stands in given_up_. False: it can't be known now.
+  [[nodiscard]] bool end_pages_of(const engine::RunRow& row, SteadyTime due);
+  // Which of these alerts of a run that went are known where it is now, or are shared; absent: it can't be known now.
+  [[nodiscard]] std::optional<std::set<std::string>> known_elsewhere(const engine::RunRow& row,
+                                                                     const std::vector<std::string>& ids);
 
   // All that was staged is in the store; false when it takes too long.
   [[nodiscard]] bool flush();
@@ -170,7 +175,7 @@ class Fleet final : public engine::RunPlacement {
   std::map<std::string, std::uint64_t> orphans_;  // run_uid and row_version; of the upkeep's thread
   std::chrono::steady_clock::time_point looked_for_orphans_{};
   RunLocks run_locks_;
-  std::mutex import_mutex_;  // one at a time
+  std::timed_mutex bring_mutex_;  // before a run's lock: of those that are brought for questions one at a time
   bool wake_ = false;
   bool unfed_ = false;  // some run that is here
   bool started_ = false;

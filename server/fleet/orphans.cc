@@ -14,7 +14,8 @@ using SteadyClock = std::chrono::steady_clock;
 using Which = history::SharedHistory::Which;
 
 constexpr std::size_t kMaxOrphans = 10'000;
-constexpr int kPatience = 5;  // times down_after: its clients come first, and a server may come back
+constexpr std::chrono::seconds kTurn{10};  // whoever asks does not wait longer
+constexpr int kPatience = 5;               // times down_after: its clients come first, and a server may come back
 
 }  // namespace
 
@@ -69,10 +70,14 @@ bool Fleet::bring(const std::string& name_or_uid, bool own) {
     const std::lock_guard lock(mutex_);
     if (parts_.shared == nullptr || !started_ || stopping_) return false;
   }
+  if (engine_->holds(name_or_uid)) return true;
   try {
     const auto found = parts_.shared->find_run(name_or_uid);
     if (!found || (own && found->instance != self().name)) return false;
     const std::string& name = found->row.name;
+    // Whoever takes another run waits for none of them.
+    const std::unique_lock turn(bring_mutex_, kTurn);
+    if (!turn) throw engine::StoreError("other runs are brought first", true);
     const auto run_lock = run_locks_.hold(name);
     if (engine_->holds(name)) return true;
     // What the store has of that name may be this server's own, and newer than what is shared.

@@ -75,6 +75,7 @@ class FakeShared final : public history::SharedHistory {
     return out;
   }
   std::set<std::string> alert_ids(const std::string& /*run_uid*/) override {
+    if (at_alert_ids) at_alert_ids();
     const std::lock_guard lock(mutex);
     return alerts;
   }
@@ -97,6 +98,7 @@ class FakeShared final : public history::SharedHistory {
   std::atomic<bool> away{false};
   std::function<void()> after_find{};  // before it is told what was found; to be set while nobody asks
   std::function<void()> at_list{};     // the same before all runs are listed
+  std::function<void()> at_alert_ids{};
   MemoryStore rows;
   std::mutex mutex;
   std::set<std::string> alerts;                    // ids

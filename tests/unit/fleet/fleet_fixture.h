@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <future>
 #include <map>
 #include <memory>
 #include <string>
@@ -14,6 +17,20 @@ namespace scalewatch::fleet::testing {
 
 using engine::testing::eventually;
 using engine::testing::TestClient;
+
+// Lets what must not happen happen: holds its caller back until `seen`, or until it plainly does not come.
+class Gate {
+ public:
+  void wait_once(std::chrono::milliseconds most = std::chrono::milliseconds(500)) {
+    if (!used_.exchange(true)) seen_.get_future().wait_for(most);
+  }
+  void open() { seen_.set_value(); }
+  [[nodiscard]] bool used() const { return used_; }
+
+ private:
+  std::promise<void> seen_;
+  std::atomic<bool> used_{false};
+};
 
 class FleetTest : public ::testing::Test {
  protected:

@@ -2,28 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <future>
-
 #include "tests/unit/fleet/fleet_fixture.h"
 
 namespace scalewatch::fleet::testing {
 namespace {
 
 using ::testing::ElementsAre;
-
-// Lets what must not happen happen: holds its caller back until `seen`, or until it plainly does not come.
-class Gate {
- public:
-  void wait_once(std::chrono::milliseconds most = std::chrono::milliseconds(500)) {
-    if (!used_.exchange(true)) seen_.get_future().wait_for(most);
-  }
-  void open() { seen_.set_value(); }
-  [[nodiscard]] bool used() const { return used_; }
-
- private:
-  std::promise<void> seen_;
-  std::atomic<bool> used_{false};
-};
 
 class MovesTest : public FleetTest {
  protected:
@@ -99,6 +83,25 @@ TEST_F(MovesTest, ARunThatIsBroughtHoldsNoOtherUp) {
   EXPECT_EQ(joined.wait_for(std::chrono::seconds(20)), std::future_status::ready);
 }
 
+TEST_F(MovesTest, ARunThatIsBroughtForAQuestionHoldsNoTakeoverUp) {
+  engine::CommitBatch old;
+  old.runs = {{.run_uid = "000000000000000a", .name = "old", .status = v1::RUN_STATUS_FINISHED, .overview = {}}};
+  shared_.rows.commit(old);
+  start_all(&shared_);
+  const auto names = order();
+  killed_with(3);
+  Node& owner = node(names[1]);
+  Gate gate;
+  owner.moves.at_import = [&] { gate.wait_once(std::chrono::seconds(20)); };
+  const auto brought = std::async(std::launch::async, [&] { return owner.fleet.bring("old"); });
+  ASSERT_TRUE(eventually([&] { return gate.used(); }));
+  std::unique_ptr<TestClient> client;
+  ASSERT_EQ(join(client, names[1], 3, 3), names[1]);
+  EXPECT_THAT(owner.moves.seen(), ElementsAre("go", "import", "go", "import", "come"));
+  gate.open();
+  EXPECT_EQ(brought.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+}
+
 // Its clients were sent away, and one is back before the run is given up whole.
 TEST_F(MovesTest, WhoComesWhileARunIsGivenUpWaitsForThat) {
   start_all(&shared_);
@@ -168,37 +171,6 @@ TEST_F(MovesTest, ALostRunThatAnotherServerHasIsGivenUpAtAStart) {
   EXPECT_TRUE(eventually([&] { return back.moves.seen() == std::vector<std::string>{"go"}; }));
   EXPECT_TRUE(eventually([&] { return owner_in(*stores_[names[0]]) == names[1]; }));
   EXPECT_FALSE(back.fleet.holds("run"));
-}
-
-// Pages that it sent of a run which goes on elsewhere: nobody else knows of the first one.
-TEST_F(MovesTest, WhoComesBackEndsThePagesThatNobodyElseKnowsOf) {
-  start_all(&shared_);
-  const auto names = order();
-  killed_with(3);
-  std::unique_ptr<TestClient> client;
-  ASSERT_EQ(join(client, names[2], 3, 3), names[1]);
-  node(names[1]).alerts.ids = {"uid/2", "uid/3"};  // found again, and not shared yet
-  shared_.alerts = {"uid/1"};                      // came after it was brought
-  Node& back = start(names[0], &shared_);
-  back.moves.leave_open({"uid/1", "uid/2"});
-  EXPECT_TRUE(eventually([&] { return back.moves.seen().size() > 1; }));
-  EXPECT_THAT(back.moves.seen(), ElementsAre("go", "end uid/1"));
-}
-
-TEST_F(MovesTest, OfAServerThatIsGoneWhatItSharedGoesOn) {
-  start_all(&shared_);
-  const auto names = order();
-  const std::string uid = killed_with(3);
-  ASSERT_NO_FATAL_FAILURE(taken_and_killed(3, 9));
-  {
-    const std::lock_guard lock(shared_.rows.mutex);
-    shared_.rows.runs[uid].status = v1::RUN_STATUS_FINISHED;  // nobody takes it over
-  }
-  shared_.alerts = {"uid/2"};
-  Node& back = start(names[0], &shared_);
-  back.moves.leave_open({"uid/1", "uid/2"});
-  EXPECT_TRUE(eventually([&] { return back.moves.seen().size() > 1; }));
-  EXPECT_THAT(back.moves.seen(), ElementsAre("go", "end uid/1"));
 }
 
 // Nothing of it was shared, and it began anew elsewhere: with the first run of that name all would go that is known of its

@@ -103,11 +103,17 @@ struct Moves {
 class KnownAlerts final : public v1::Alerts::Service {
  public:
   grpc::Status GetAlert(grpc::ServerContext* /*c*/, const v1::GetAlertRequest* request, v1::GetAlertResponse* /*a*/) override {
-    const std::lock_guard lock(mutex);
+    std::unique_lock lock(mutex);
+    ++asked;
+    came.notify_all();
+    came.wait_for(lock, std::chrono::seconds(20), [&] { return asked >= together; });
     return ids.contains(request->id()) ? grpc::Status::OK : grpc::Status(grpc::StatusCode::NOT_FOUND, "unknown alert");
   }
   std::mutex mutex;
+  std::condition_variable came;
   std::set<std::string> ids;
+  int asked = 0;
+  int together = 0;  // so many questions are answered at once, none before all have come
 };
 
 // One server. Ends as one that was killed: whatever is not in the shared history stays in `store`.
