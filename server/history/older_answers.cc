@@ -12,18 +12,26 @@ namespace {
 
 constexpr std::uint64_t kLastAttempt = std::numeric_limits<std::int64_t>::max();
 constexpr std::size_t kPageScalers = 100'000;
+constexpr std::size_t kPageInputs = 64;
+constexpr std::size_t kMostScalers = 64;  // of an attempt
+constexpr std::size_t kMostRows = 1'000'000;
 
 using Pair = std::optional<std::pair<std::uint64_t, std::uint64_t>>;
 
-// Bounds of what is older; says what can be asked all the same when it can't be reached.
-Pair older_bounds(Reading& reading, const OlderReading& older, std::uint64_t first, std::uint64_t last) {
+// Asks of what is older; says what can be asked all the same when it can't be reached.
+template <class Ask>
+auto ask_older(Reading& reading, const OlderReading& older, const Ask& ask) {
   reading.pause();
   try {
-    return older.bounds(first, last);
+    return ask();
   } catch (const engine::StoreError& error) {
     throw engine::StoreError(std::string(error.what()) + "; attempts from " + std::to_string(older.floor()) + " on are here",
                              error.retryable);
   }
+}
+
+Pair older_bounds(Reading& reading, const OlderReading& older, std::uint64_t first, std::uint64_t last) {
+  return ask_older(reading, older, [&] { return older.bounds(first, last); });
 }
 
 }  // namespace
@@ -44,7 +52,7 @@ std::optional<std::uint64_t> next_attempt(Reading& reading, ReadPool& pool, std:
   const OlderReading* const older = reading.older(run, segment);
   reading.pause();
   if (older != nullptr && attempt < older->floor()) {
-    if (const Pair found = older_bounds(reading, *older, attempt, kLastAttempt)) return found->first;
+    if (const auto found = ask_older(reading, *older, [&] { return older->next(attempt); })) return found;
   }
   return attempt_from(pool, run, segment, attempt);
 }
@@ -67,8 +75,8 @@ std::optional<std::uint64_t> read_scaler(Reading& reading, ReadPool& pool, const
   if (older != nullptr && range.first < older->floor()) {
     const std::uint64_t last = std::min(range.last, older->floor() - 1);
     for (std::uint64_t first = range.first; first <= last;) {
-      const auto rows = older->history().scaler(older->range(first, last, range.rank), range.scaler, kPageScalers);
-      for (const auto& row : rows) sink.attempt(row);
+      const auto rows = older->history().scalers(older->range(first, last, range.rank), range.scaler, kPageScalers);
+      for (const auto& found : rows) sink.attempt(found.row);
       if (rows.empty()) break;
       first = rows.back().attempt + 1;
       if (std::chrono::steady_clock::now() >= deadline) return first;
@@ -86,12 +94,10 @@ std::vector<v1::ScalerPoint> scalers_at(Reading& reading, ReadPool& pool, std::i
   if (older == nullptr || attempt >= older->floor()) return scalers_at(pool, run, segment, attempt, rank);
   const OlderRange range = older->range(attempt, attempt, rank);
   std::vector<v1::ScalerPoint> points;
-  for (const std::uint32_t scaler : older->history().scaler_numbers(range.run_uid, segment)) {
-    for (const auto& row : older->history().scaler(range, scaler, 1)) {
-      auto& point = points.emplace_back();
-      point.set_scaler(scaler);
-      add_to_point(row, point);
-    }
+  for (const auto& found : older->history().scalers(range, {}, kMostScalers)) {
+    auto& point = points.emplace_back();
+    point.set_scaler(found.scaler);
+    add_to_point(found.row, point);
   }
   return points;
 }
@@ -101,22 +107,21 @@ std::vector<std::uint32_t> missing_ranks(Reading& reading, ReadPool& pool, std::
   OlderReading* const older = reading.older(run, segment);
   reading.pause();
   if (older == nullptr || attempt >= older->floor()) return missing_ranks(pool, run, segment, attempt);
-  constexpr std::size_t kMostRanks = 1'000'000;
   const OlderRange range = older->range(attempt, attempt);
-  std::map<std::uint32_t, std::uint64_t> first_pos;  // by rank
-  for (const auto& report : older->history().reports(range, kMostRanks)) {
-    if (report.retrospective) continue;
-    std::uint64_t& pos = first_pos.try_emplace(report.key.rank, report.pos).first->second;
-    pos = std::min(pos, report.pos);
-  }
-  if (first_pos.empty()) return {};
-  std::uint64_t after = UINT64_MAX;
-  for (const auto& [rank, pos] : first_pos) after = std::min(after, pos);
+  auto places = older->history().places(range, kMostRows);
+  std::erase_if(places, [](const auto& place) { return place.pos == kNoPlace; });
+  if (places.empty()) return {};
+  const auto by_pos = [](const auto& a, const auto& b) { return a.pos < b.pos; };
+  std::uint64_t after = std::min_element(places.begin(), places.end(), by_pos)->pos;
   Closing closing(segment, attempt);
-  for (const auto& input : older->history().inputs(range.run_uid, after, kMostInputs)) {
-    if (closing.found(input.payload, input.pos)) break;
+  bool found = false;
+  for (std::size_t seen = 0; !found && seen < kMostInputs; seen += kPageInputs) {
+    const auto page = older->history().inputs(range.run_uid, after, kPageInputs);
+    for (auto input = page.begin(); !found && input != page.end(); ++input) found = closing.found(input->payload, input->pos);
+    if (page.size() < kPageInputs) break;
+    after = page.back().pos;
   }
-  for (const auto& [rank, pos] : first_pos) closing.first_report(rank, pos);
+  for (const auto& place : places) closing.first_report(place.rank, place.pos);
   return closing.missing();
 }
 

@@ -51,7 +51,22 @@ struct OlderReport {
   std::optional<double> loss;
   std::optional<double> lr;
   std::optional<double> grad_norm;
-  std::string rest;  // the Report without its records' columns; empty when it could not be read
+  std::optional<std::uint32_t> records;  // how many it had; absent: not told
+  std::string rest;                      // the Report without its records' columns; empty when it could not be read
+};
+
+// That a rank has reports of an attempt.
+struct OlderPlace {
+  std::uint64_t attempt = 0;
+  std::uint32_t rank = 0;
+  std::uint64_t pos = 0;  // of the first one that is not retrospective; kNoPlace: all are
+};
+inline constexpr std::uint64_t kNoPlace = UINT64_MAX;
+
+struct OlderScaler {
+  std::uint64_t attempt = 0;
+  std::uint32_t scaler = 0;
+  StoredScaler row;
 };
 
 struct OlderRecord {
@@ -102,6 +117,8 @@ class OlderHistory {
 
   // Smallest and largest attempt of the range that has a report.
   virtual std::optional<std::pair<std::uint64_t, std::uint64_t>> bounds(const OlderRange& range) = 0;
+  // Where there are reports, in order of attempt, rank; no more than `limit`, and then the last attempt may not be whole.
+  virtual std::vector<OlderPlace> places(const OlderRange& range, std::size_t limit) = 0;
   // In order of attempt, rank, pos; no more than `limit`, and then the last attempt may not be whole.
   virtual std::vector<OlderReport> reports(const OlderRange& range, std::size_t limit) = 0;
   // These reports of a run as they were received: of those that are still there, for they are kept for some days alone.
@@ -112,10 +129,9 @@ class OlderHistory {
   virtual std::vector<OlderRecord> records(const OlderRange& range, const Tensors& tensors, std::size_t limit) = 0;
   // The same of one tensor in cells.
   virtual OlderSums sums(const OlderRange& range, const Tensors::value_type& tensor, const AttemptGrid& grid) = 0;
-  // Of each attempt the lowest rank's newest observation, in order; no more than `limit`, maybe fewer, and none at the end.
-  virtual std::vector<StoredScaler> scaler(const OlderRange& range, std::uint32_t scaler, std::size_t limit) = 0;
-  // The scalers of a segment, rising.
-  virtual std::vector<std::uint32_t> scaler_numbers(const std::string& run_uid, std::uint32_t segment) = 0;
+  // Of each attempt and scaler the lowest rank's newest observation, in order of both; of one scaler, or of all. No more than
+  // `limit`, and then the last attempt may not be whole.
+  virtual std::vector<OlderScaler> scalers(const OlderRange& range, std::optional<std::uint32_t> scaler, std::size_t limit) = 0;
   virtual OlderCover cover(const OlderRange& range) = 0;
   // Scores of single tensors in cells of `width` attempts from `first` on (0: all in one), of range.within alone. Unless by
   // adds, all of these are whole groups (score_groups.h), and the first attempt of one decides its cell. In no order; unless by
@@ -123,7 +139,7 @@ class OlderHistory {
   virtual std::vector<OlderScore> scores(const OlderRange& range, By::By by, const Tensors& tensors, std::uint64_t first,
                                          std::uint64_t width) = 0;
   [[nodiscard]] virtual std::uint64_t key_of(const std::string& name, int role) const = 0;
-  // Logged inputs after a place, in order.
+  // Logged inputs after a place, in order; fewer than `limit` are all.
   virtual std::vector<engine::InputRow> inputs(const std::string& run_uid, std::uint64_t after_pos, std::size_t limit) = 0;
 };
 

@@ -6,6 +6,7 @@
 #include "server/history/api_error.h"
 #include "server/history/feed_state.h"
 #include "server/history/rows.h"
+#include "server/history/whole_attempts.h"
 
 namespace scalewatch::history {
 
@@ -19,27 +20,6 @@ constexpr std::size_t kPageRecords = 400'000;  // 60 MB
 // together.
 constexpr std::size_t kManyTensors = 16;
 constexpr std::size_t kMaxPayloads = 256;  // reports
-
-constexpr std::size_t kMaxRows = 16'000'000;  // of one attempt
-
-// Rows of whole attempts: about `limit`, more when the first attempt has more.
-template <class Row>
-std::vector<Row> whole_attempts(std::size_t limit, const std::function<std::vector<Row>(std::size_t limit)>& read) {
-  constexpr std::size_t kWiden = 4;
-  for (;; limit *= kWiden) {
-    std::vector<Row> rows = read(limit);
-    if (rows.size() < limit) return rows;
-    const std::uint64_t last = rows.back().attempt;
-    if (rows.front().attempt != last) {
-      std::erase_if(rows, [&](const Row& row) { return row.attempt == last; });
-      return rows;
-    }
-    if (limit > kMaxRows) {
-      throw ApiError{
-          {engine::Status::kResourceExhausted, "attempt " + std::to_string(last) + " has more records than can be read"}};
-    }
-  }
-}
 
 std::uint64_t stream_key(const engine::Incarnation& incarnation) {
   std::uint64_t key = 0;
@@ -76,6 +56,13 @@ std::optional<std::int64_t> OlderReading::stream_of(const OlderKey& key) const {
 std::optional<std::pair<std::uint64_t, std::uint64_t>> OlderReading::bounds(std::uint64_t first, std::uint64_t last) const {
   if (first >= floor_) return std::nullopt;
   return history_.bounds(range(first, std::min(last, floor_ - 1)));
+}
+
+std::optional<std::uint64_t> OlderReading::next(std::uint64_t attempt) const {
+  if (attempt >= floor_) return std::nullopt;
+  const auto found = history_.places(range(attempt, floor_ - 1), 1);
+  if (found.empty()) return std::nullopt;
+  return found.front().attempt;
 }
 
 OlderRange OlderReading::page_range(std::uint64_t first, std::uint64_t last, std::optional<std::uint32_t> rank) const {
@@ -135,7 +122,9 @@ std::vector<StoredReport> OlderReading::page(const ReportRange& part, std::uint6
   }
   for (const auto& record : records) {
     const auto place = places.find(record.key);
-    if (place != places.end()) page_[place->second].records.emplace_back(record.id, record.measured);
+    // An earlier owner may have counted the report as another attempt's.
+    if (place == places.end() || out[place->second].attempt != record.attempt) continue;
+    page_[place->second].records.emplace_back(record.id, record.measured);
   }
   return out;
 }

@@ -57,6 +57,8 @@ class OlderReading {
   // See OlderHistory.
   [[nodiscard]] OlderCover cover(const ReportRange& part) const { return history_.cover(range(part.first, part.last)); }
   [[nodiscard]] std::optional<std::pair<std::uint64_t, std::uint64_t>> bounds(std::uint64_t first, std::uint64_t last) const;
+  // The first attempt from `attempt` on that has a report.
+  [[nodiscard]] std::optional<std::uint64_t> next(std::uint64_t attempt) const;
   [[nodiscard]] OlderRange range(std::uint64_t first, std::uint64_t last, std::optional<std::uint32_t> rank = {}) const {
     return {run_uid_, segment_, first, last, rank, {}, false};
   }

@@ -3,9 +3,10 @@
 #include <algorithm>
 
 #include "server/history/clickhouse/keys.h"
-#include "server/history/clickhouse/log_cover.h"
 #include "server/history/clickhouse/native.h"
+#include "server/history/clickhouse/older_pages.h"
 #include "server/history/clickhouse/older_sql.h"
+#include "server/history/clickhouse/score_rows.h"
 
 namespace scalewatch::clickhouse {
 
@@ -14,6 +15,16 @@ namespace {
 constexpr std::size_t kIdleConnections = 4;
 // A question must not keep people waiting as long as a batch may take.
 constexpr std::chrono::milliseconds kPatience{20'000};
+
+// A question's first attempts.
+constexpr double kFewAttempts = 32;
+constexpr double kManyAttempts = 8192;  // of what few rows are of
+
+// Reports of a condition, each once: as its latest owner has it.
+std::string newest_reports(const std::string& columns, const std::string& condition) {
+  return "SELECT " + columns + " FROM reports WHERE " + condition +
+         " ORDER BY rank, stream, seq, term DESC LIMIT 1 BY rank, stream, seq";
+}
 
 }  // namespace
 
@@ -43,34 +54,41 @@ std::optional<std::pair<std::uint64_t, std::uint64_t>> Older::bounds(const histo
   return std::pair{first, row.u64()};
 }
 
-// ClickHouse sorts all that a question spans, so it is asked of a few attempts at a time: of as many as will hold the page as
-// those before them did, and of many more where there were none.
+std::vector<history::OlderPlace> Older::places(const history::OlderRange& asked, std::size_t limit) {
+  history::OlderRange range = asked;
+  return paged<history::OlderPlace>(
+      asked.first, asked.last, limit, kFewAttempts, [&](auto first, auto last, auto most, auto& places) {
+        range.first = first;
+        range.last = last;
+        const std::string answer =
+            query("SELECT attempt, rank, min(if(retrospective = 1, " + std::to_string(history::kNoPlace) + ", pos)) FROM (" +
+                  newest_reports("attempt, rank, pos, retrospective", where(range)) +
+                  ") GROUP BY attempt, rank ORDER BY attempt, rank" + limited(most));
+        for (RowReader rows(answer); !rows.done();) {
+          auto& place = places.emplace_back();
+          place.attempt = rows.u64();
+          place.rank = rows.u32();
+          place.pos = rows.u64();
+        }
+      });
+}
+
 std::vector<history::OlderReport> Older::reports(const history::OlderRange& asked, std::size_t limit) {
-  constexpr double kFirst = 32;
-  constexpr double kMostTimes = 16;
-  std::vector<history::OlderReport> reports;
   history::OlderRange range = asked;
   range.each.clear();
-  for (double attempts = kFirst; range.first <= asked.last && reports.size() < limit;) {
-    const std::uint64_t left = asked.last - range.first;
-    range.last = attempts < static_cast<double>(left) ? range.first + static_cast<std::uint64_t>(attempts) : asked.last;
-    const std::size_t before = reports.size();
-    read_reports(range, limit - before, reports);
-    if (range.last == asked.last) break;
-    range.first = range.last + 1;
-    const auto found = static_cast<double>(std::max<std::size_t>(reports.size() - before, 1));
-    attempts = std::min(attempts * kMostTimes, static_cast<double>(limit - reports.size()) / found * attempts + kFirst);
-  }
-  return reports;
+  return paged<history::OlderReport>(asked.first, asked.last, limit, kFewAttempts,
+                                     [&](auto first, auto last, auto most, auto& reports) {
+                                       range.first = first;
+                                       range.last = last;
+                                       read_reports(range, most, reports);
+                                     });
 }
 
 void Older::read_reports(const history::OlderRange& range, std::size_t limit, std::vector<history::OlderReport>& reports) {
-  const std::string answer = query(
-      "SELECT rank, stream, seq, pos, attempt, step, time_ms, retrospective, loss, lr, grad_norm, rest FROM (SELECT * FROM "
-      "reports "
-      "WHERE " +
-      where(range) + (range.with_records ? " AND records > 0" : "") +
-      " ORDER BY rank, stream, seq, term DESC LIMIT 1 BY rank, stream, seq) ORDER BY attempt, rank, pos" + limited(limit));
+  const std::string answer =
+      query("SELECT rank, stream, seq, pos, attempt, step, time_ms, retrospective, loss, lr, grad_norm, records, rest FROM (" +
+            newest_reports("*", where(range) + (range.with_records ? " AND records > 0" : "")) +
+            ") ORDER BY attempt, rank, pos" + limited(limit));
   for (RowReader rows(answer); !rows.done();) {
     auto& report = reports.emplace_back();
     report.key.rank = rows.u32();
@@ -84,26 +102,41 @@ void Older::read_reports(const history::OlderRange& range, std::size_t limit, st
     report.loss = rows.maybe<double>();
     report.lr = rows.maybe<double>();
     report.grad_norm = rows.maybe<double>();
+    if (const std::uint32_t records = rows.u32(); records != kUnscored) report.records = records;
     report.rest = rows.text();
   }
 }
 
 std::map<history::OlderKey, std::string> Older::payloads(const std::string& run_uid,
                                                          const std::vector<history::OlderReport>& reports) {
+  std::map<history::OlderKey, std::uint64_t> places;
+  std::string numbers;
+  for (const auto& report : reports) {
+    places[report.key] = report.pos;
+    numbers += (numbers.empty() ? "" : ",") + std::to_string(report.pos);
+  }
   std::map<history::OlderKey, std::string> found;
-  std::string places;
-  for (const auto& report : reports) places += (places.empty() ? "" : ",") + std::to_string(report.pos);
-  if (places.empty()) return found;
-  // A place may be another report's under another owner: `found` has more than was asked for then.
+  if (numbers.empty()) return found;
+  std::map<history::OlderKey, std::uint64_t> terms;
   const std::string answer =
-      query("SELECT rank, stream, seq, payload FROM payloads WHERE run = " + std::to_string(run_key(run_uid)) +
-            " AND pos IN (" + places + ")");
+      query("SELECT rank, stream, seq, pos, term, payload FROM payloads WHERE run = " + std::to_string(run_key(run_uid)) +
+            " AND pos IN (" + numbers + ")");
   for (RowReader rows(answer); !rows.done();) {
     history::OlderKey key;
     key.rank = rows.u32();
     key.stream = rows.u64();
     key.seq = rows.u64();
-    found[key] = rows.text();
+    const std::uint64_t pos = rows.u64();
+    const std::uint64_t term = rows.u64();
+    const std::string_view payload = rows.text();
+    // A place may be another report's under another owner, and a report may be in two places: what the latest made of it
+    // counts.
+    const auto place = places.find(key);
+    if (place == places.end() || place->second != pos) continue;
+    const auto [known, is_new] = terms.try_emplace(key, term);
+    if (!is_new && known->second >= term) continue;
+    known->second = term;
+    found[key] = payload;
   }
   return found;
 }
@@ -155,41 +188,51 @@ std::vector<history::OlderRecord> Older::records(const history::OlderRange& rang
   return records;
 }
 
-std::vector<history::StoredScaler> Older::scaler(const history::OlderRange& range, std::uint32_t scaler, std::size_t limit) {
-  const std::string answer =
-      query("SELECT attempt, rank, step, scale_before, scale_after, growth_tracker, outcome, loss FROM scalers WHERE " +
-            where(range) + " AND scaler = " + std::to_string(scaler) + " ORDER BY attempt, rank, pos DESC LIMIT 1 BY attempt" +
-            limited(limit));
-  std::vector<history::StoredScaler> found;
-  for (RowReader rows(answer); !rows.done();) {
-    auto& row = found.emplace_back();
-    row.attempt = rows.u64();
-    row.rank = rows.u32();
-    row.step = rows.i64();
-    row.scale_before = rows.maybe<double>();
-    row.scale_after = rows.maybe<double>();
-    if (const auto tracker = rows.maybe<std::int64_t>()) row.growth_tracker = static_cast<std::uint64_t>(*tracker);
-    row.outcome = rows.get<std::uint8_t>();
-    row.loss = rows.maybe<double>();
-  }
-  return found;
-}
-
-std::vector<std::uint32_t> Older::scaler_numbers(const std::string& run_uid, std::uint32_t segment) {
-  constexpr std::size_t kMost = 64;
-  const std::string answer = query("SELECT DISTINCT scaler FROM scalers WHERE run = " + std::to_string(run_key(run_uid)) +
-                                   " AND segment = " + std::to_string(segment) + " ORDER BY scaler" + limited(kMost));
-  std::vector<std::uint32_t> numbers;
-  for (RowReader rows(answer); !rows.done();) numbers.push_back(rows.u32());
-  return numbers;
+// Which of two owners' rows counts only the report tells that they are of.
+std::vector<history::OlderScaler> Older::scalers(const history::OlderRange& asked, std::optional<std::uint32_t> scaler,
+                                                 std::size_t limit) {
+  const bool several = owners(asked.run_uid).several;
+  history::OlderRange range = asked;
+  return paged<history::OlderScaler>(
+      asked.first, asked.last, limit, kManyAttempts, [&](auto first, auto last, auto most, auto& scalers) {
+        range.first = first;
+        range.last = last;
+        const std::string answer = query(
+            "SELECT attempt, scaler, rank, step, scale_before, scale_after, growth_tracker, outcome, loss FROM scalers WHERE " +
+            where(range) + (scaler ? " AND scaler = " + std::to_string(*scaler) : "") +
+            (several ? " AND (attempt, rank, pos) GLOBAL IN (SELECT attempt, rank, pos FROM (" +
+                           newest_reports("attempt, rank, pos", where(range)) + "))"
+                     : "") +
+            " ORDER BY attempt, scaler, rank, pos DESC LIMIT 1 BY attempt, scaler" + limited(most));
+        for (RowReader rows(answer); !rows.done();) {
+          auto& found = scalers.emplace_back();
+          history::StoredScaler& row = found.row;
+          row.attempt = found.attempt = rows.u64();
+          found.scaler = rows.u32();
+          row.rank = rows.u32();
+          row.step = rows.i64();
+          row.scale_before = rows.maybe<double>();
+          row.scale_after = rows.maybe<double>();
+          if (const auto tracker = rows.maybe<std::int64_t>()) row.growth_tracker = static_cast<std::uint64_t>(*tracker);
+          row.outcome = rows.get<std::uint8_t>();
+          row.loss = rows.maybe<double>();
+        }
+      });
 }
 
 std::uint64_t Older::key_of(const std::string& name, int role) const {
   return tensor_key(name, role);
 }
 
-// What is there of places that a later owner filled otherwise stays for ever, for the order of inputs tells terms apart.
-std::string Older::counts(const std::string& run_uid) {
+Older::Owners Older::owners(const std::string& run_uid) {
+  constexpr std::chrono::seconds kMoment{2};
+  constexpr std::size_t kMost = 64;
+  const auto now = std::chrono::steady_clock::now();
+  {
+    std::lock_guard lock(mutex_);
+    const auto known = owners_.find(run_uid);
+    if (known != owners_.end() && now - known->second.asked_at < kMoment) return known->second;
+  }
   std::vector<Mark> marks;
   const std::string answer =
       query("SELECT term, min(from_pos), max(to_pos) FROM batches WHERE run = " + std::to_string(run_key(run_uid)) +
@@ -201,24 +244,33 @@ std::string Older::counts(const std::string& run_uid) {
     mark.from_pos = rows.u64();
     mark.to_pos = rows.u64();
   }
-  std::string any = "0";
-  for (const auto& window : cover_of(marks).windows) {
-    any += " OR (term = " + std::to_string(window.term) + " AND pos >= " + std::to_string(window.first) +
-           " AND pos <= " + std::to_string(window.last) + ")";
-  }
-  return "(" + any + ")";
+  Owners owners{cover_of(marks), marks.size() > 1, now};
+  std::lock_guard lock(mutex_);
+  if (owners_.size() >= kMost) owners_.clear();
+  owners_[run_uid] = owners;
+  return owners;
 }
 
+// What is there of places that a later owner filled otherwise stays for ever: an entry counts when it is of the owner whose it
+// was to make it.
 std::vector<engine::InputRow> Older::inputs(const std::string& run_uid, std::uint64_t after_pos, std::size_t limit) {
-  const std::string answer =
-      query("SELECT pos, payload FROM inputs WHERE run = " + std::to_string(run_key(run_uid)) + " AND pos > " +
-            std::to_string(after_pos) + " AND " + counts(run_uid) + " ORDER BY pos LIMIT 1 BY pos" + limited(limit));
-  std::vector<engine::InputRow> inputs;
-  for (RowReader rows(answer); !rows.done();) {
-    const std::uint64_t pos = rows.u64();
-    inputs.push_back({run_uid, pos, std::string(rows.text())});
+  constexpr double kFewPlaces = 32'768;  // most are reports'
+  const LogCover log = owners(run_uid).cover;
+  std::string owned = "0";
+  for (const auto& window : log.windows) {
+    owned += " OR (term = " + std::to_string(window.term) + " AND " + between("pos", window.first, window.last) + ")";
   }
-  return inputs;
+  if (after_pos >= log.end()) return {};
+  return paged<engine::InputRow>(
+      after_pos + 1, log.end(), limit, kFewPlaces, [&](auto first, auto last, auto most, auto& inputs) {
+        const std::string answer =
+            query("SELECT pos, payload FROM inputs WHERE run = " + std::to_string(run_key(run_uid)) + " AND " +
+                  between("pos", first, last) + " AND (" + owned + ") ORDER BY pos LIMIT 1 BY pos" + limited(most));
+        for (RowReader rows(answer); !rows.done();) {
+          const std::uint64_t pos = rows.u64();
+          inputs.push_back({run_uid, pos, std::string(rows.text())});
+        }
+      });
 }
 
 }  // namespace scalewatch::clickhouse

@@ -31,4 +31,8 @@ std::string limited(std::size_t limit) {
   return " LIMIT " + std::to_string(limit);
 }
 
+std::string between(const char* column, std::uint64_t first, std::uint64_t last) {
+  return std::string(column) + " BETWEEN " + std::to_string(first) + " AND " + std::to_string(last);
+}
+
 }  // namespace scalewatch::clickhouse

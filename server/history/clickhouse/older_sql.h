@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -17,14 +18,14 @@ std::string are_named(const history::OlderHistory::Tensors& tensors);
 // As SQL has its key.
 std::string tensor_number(const history::OlderHistory::Tensors::value_type& tensor);
 std::string limited(std::size_t limit);
+std::string between(const char* column, std::uint64_t first, std::uint64_t last);
 
 // `column` lies in one of the intervals. `of`: gives an interval's ends in that column.
 template <class Of>
 std::string in_any(const char* column, const std::vector<history::Interval>& intervals, const Of& of) {
   std::string any;
   for (const auto& interval : intervals) {
-    any += (any.empty() ? "" : " OR ") + std::string(column) + " BETWEEN " + std::to_string(of(interval.first)) + " AND " +
-           std::to_string(of(interval.last));
+    any += (any.empty() ? "" : " OR ") + between(column, of(interval.first), of(interval.last));
   }
   return "(" + any + ")";
 }
