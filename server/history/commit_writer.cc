@@ -73,14 +73,16 @@ std::int64_t CommitWriter::stream_id(std::int64_t run, std::uint32_t rank, const
 }
 
 void CommitWriter::put(const engine::RunRow& row) {
+  const std::int64_t id = next_id(newest_run_, "SELECT max(id) FROM runs");
   Query(connection_,
-        "INSERT INTO runs (uid, name, created_ms, last_report_ms, segment, status, worst_open, overview) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (uid) DO UPDATE SET name = excluded.name, "
+        "INSERT INTO runs (id, uid, name, created_ms, last_report_ms, segment, status, worst_open, overview) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (uid) DO UPDATE SET name = excluded.name, "
         "created_ms = excluded.created_ms, last_report_ms = excluded.last_report_ms, segment = excluded.segment, "
         "status = excluded.status, worst_open = excluded.worst_open, overview = excluded.overview",
-        row.run_uid, row.name, row.created_ms, row.last_report_ms, row.segment, row.status, row.worst_open,
+        id, row.run_uid, row.name, row.created_ms, row.last_report_ms, row.segment, row.status, row.worst_open,
         Blob{sealed(row.overview)})
       .run();
+  if (connection_.last_rowid() == id) newest_run_ = id;  // else it was there
 }
 
 void CommitWriter::put(const engine::IncarnationRow& row) {

@@ -47,7 +47,8 @@ class CommitWriter {
   void bound_dead_letters(const engine::CommitBatch& batch);
 
   Connection& connection_;
-  std::int64_t newest_stream_ = -1;  // ids; -1 = not looked at yet
+  std::int64_t newest_run_ = -1;  // ids, which are not given out again; -1 = not looked at yet
+  std::int64_t newest_stream_ = -1;
   std::int64_t newest_report_ = -1;
   std::unordered_map<std::string, std::int64_t> runs_;
   std::map<StreamKey, std::int64_t> streams_;

@@ -50,6 +50,7 @@ bool import_run(SharedHistory& shared, const std::string& run_uid, std::uint64_t
   std::map<FeedState::Stream, std::uint64_t> seqs;
   auto kept = untold_ends(shared, run_uid, into);
   bool removed = false;
+  if (term == 0) into.retention().comes_back(run_uid);
   const bool found = shared.load_run(run_uid, [&](engine::CommitBatch&& batch) {
     if (!removed) remove_older(run_uid, batch.runs.empty() ? run_uid : batch.runs.front().name, into);
     removed = true;

@@ -16,6 +16,8 @@ constexpr std::int64_t kRows = 40;        // of background work in one transacti
 constexpr std::int64_t kSmallRows = 400;  // of rows without blobs
 constexpr std::int64_t kPages = 128;      // moved at once: 2 MB
 constexpr std::int64_t kJumpMs = 3'600'000;
+constexpr std::int64_t kCameBackMs = 3'600'000;
+constexpr std::size_t kMaxCameBack = 100;
 constexpr int kRunning = 1;  // v1.RUN_STATUS_RUNNING
 
 // Of a task that thins: stretches of the run (?1) that it is about and that have chunks. ?2 is its `below`, ?3 that what the
@@ -100,11 +102,30 @@ bool Retention::trusts_clock(std::int64_t now_ms, std::int64_t steady_ms) {
   return true;
 }
 
+void Retention::comes_back(const std::string& uid) {
+  const std::lock_guard lock(came_back_mutex_);
+  std::erase_if(came_back_, [&](const CameBack& run) { return run.uid == uid; });
+  came_back_.push_back({uid, std::nullopt});
+  if (came_back_.size() > kMaxCameBack) came_back_.pop_front();
+}
+
+void Retention::look_at_those_that_came_back(std::int64_t steady_ms) {
+  const std::lock_guard lock(came_back_mutex_);
+  for (CameBack& run : came_back_) run.seen_ms = run.seen_ms.value_or(steady_ms);
+  std::erase_if(came_back_, [&](const CameBack& run) { return steady_ms - *run.seen_ms >= kCameBackMs; });
+}
+
+bool Retention::came_back(const std::string& uid) const {
+  const std::lock_guard lock(came_back_mutex_);
+  return std::any_of(came_back_.begin(), came_back_.end(), [&](const CameBack& run) { return run.uid == uid; });
+}
+
 bool Retention::step(std::int64_t now_ms, std::int64_t steady_ms) {
   ages_count_ = trusts_clock(now_ms, steady_ms);
   if (!task_) task_ = choose_begun();
   if (!task_) {
     if (!pressed_ && looked_ms_ && now_ms - *looked_ms_ < options_.every.count()) return false;
+    look_at_those_that_came_back(steady_ms);
     task_ = choose_pressed();
     if (!task_) task_ = choose(now_ms);
     if (!task_) task_ = choose_attempts();
@@ -165,7 +186,7 @@ std::optional<Retention::Task> Retention::choose(std::int64_t now_ms) {
     const std::int64_t age = ages_count_ ? now_ms - query.i64(3) : 0;
     task.ended = true;
     task.remove = too_many > 0 || (options_.max_age.count() > 0 && age > options_.max_age.count());
-    if (is_held(task.name) || (task.remove && (is_owed(task.uid, age) || ends_alerts(task.uid)))) {
+    if (is_held(task.name) || came_back(task.uid) || (task.remove && (is_owed(task.uid, age) || ends_alerts(task.uid)))) {
       --too_many;
       continue;
     }
@@ -406,6 +427,8 @@ bool Retention::remove(const Task& task) {
 
 void Retention::remove_last(const Task& task) {
   const auto remove_rest = [&](Connection& writer) {
+    // What was brought in its place meanwhile has the same uid.
+    if (Query there(writer, "SELECT 1 FROM runs WHERE id = ?", task.run); !there.step()) return;
     if (!task.keep_outbox)
       Query(writer, "DELETE FROM outbox WHERE alert_id IN (SELECT id FROM alerts WHERE run_uid = ?)", task.uid).run();
     Query(writer, "DELETE FROM alerts WHERE run_uid = ?", task.uid).run();

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -54,6 +55,9 @@ class Retention {
   // From now on what is held stays, also when a run is taken up again while it is removed; {}: nobody holds any. No call of
   // those before is under way once this returns. Any thread.
   void set_holder(UnlessHeld unless_held, EndAlerts end_alerts = {});
+  // The run comes back because somebody asks about it. It stays for an hour, whatever the limits say, for each question would
+  // bring it anew; of many the last hundred do. Any thread.
+  void comes_back(const std::string& uid);
   // Removes a run whatever the limits say, with all that is of it but its outbox: what sinks are owed stays owed. False when
   // nothing of it is left; call until then.
   bool remove_run(std::int64_t run, const std::string& uid) {
@@ -89,6 +93,9 @@ class Retention {
     std::int64_t bytes = 0;
     std::map<std::int64_t, std::int64_t> seen;  // by stream: id of its newest chunk
   };
+  // Lets go of those that have stayed long enough.
+  void look_at_those_that_came_back(std::int64_t steady_ms);
+  [[nodiscard]] bool came_back(const std::string& uid) const;
   // What a server of before did not come to the end of.
   std::optional<Task> choose_begun();
   // Whether ages by the wall clock count now.
@@ -130,6 +137,12 @@ class Retention {
   EndAlerts end_alerts_;
   mutable std::mutex told_mutex_;
   std::map<std::string, std::uint64_t, std::less<>> told_;  // see run_bytes()
+  struct CameBack {
+    std::string uid;
+    std::optional<std::int64_t> seen_ms;  // steady: at the first look since
+  };
+  mutable std::mutex came_back_mutex_;
+  std::deque<CameBack> came_back_;  // the newest last
   std::optional<Task> task_;
   std::atomic<std::int64_t> removing_{-1};
   std::int64_t begun_ = -1;  // the stretch that is being thinned

@@ -67,10 +67,10 @@ class SharedHistory {
 };
 
 // Brings a run into a store under a claim of its name: removes what the store has of that name (it is older, or was never
-// shared), commits what load_run() gives, and notes that older attempts are asked of the shared history. False when there is no
-// such run. Alerts of it stay that were never shared, where somebody was told of one and not of its end. To be called while the
-// run is not in the engine's memory; after a crash the store's term (SharedFeed::term_of) says that it was not finished. Throws
-// StoreError.
+// shared), commits what load_run() gives, and notes that older attempts are asked of the shared history. Under no claim (0) it
+// comes for a question, and stays for a while (Retention::comes_back). False when there is no such run. Alerts of it stay that
+// were never shared, where somebody was told of one and not of its end. To be called while the run is not in the engine's
+// memory; after a crash the store's term (SharedFeed::term_of) says that it was not finished. Throws StoreError.
 bool import_run(SharedHistory& shared, const std::string& run_uid, std::uint64_t term, SqliteStore& into);
 
 // What a server's own runs send. Thread-safe; nothing here waits for the network but drain().
