@@ -90,20 +90,27 @@ std::pair<std::uint32_t, std::uint32_t> within(const v1::RecordBlock& block, Ten
 
 }  // namespace
 
-void for_each_record(const v1::Report& report, const NumelOf& numel_of,
-                     const std::function<void(std::uint32_t id, const Measured&)>& visit, TensorIds ids) {
-  std::vector<Measured> records;
+void add_records(const v1::Report& report, const NumelOf& numel_of, RecordsById& records, TensorIds ids) {
   for (const auto& block : report.blocks()) {
     const auto [begin, end] = within(block, ids);
-    records.clear();
+    const std::size_t first = records.size();
+    records.reserve(first + (end - begin));
     for (std::uint32_t i = begin; i < end; ++i) {
-      dense_record(block, static_cast<int>(i), numel_of(id_at(block, i)), records.emplace_back());
+      const std::uint32_t id = id_at(block, i);
+      dense_record(block, static_cast<int>(i), numel_of(id), records.emplace_back(id, Measured()).second);
     }
     sparse_part(block, [&, from = begin](std::uint32_t index) {
-      return index >= from && index - from < records.size() ? &records[index - from] : nullptr;
+      const std::size_t at = first + (index - from);
+      return index >= from && at < records.size() ? &records[at].second : nullptr;
     });
-    for (std::uint32_t i = begin; i < end; ++i) visit(id_at(block, i), records[i - begin]);
   }
+}
+
+void for_each_record(const v1::Report& report, const NumelOf& numel_of,
+                     const std::function<void(std::uint32_t id, const Measured&)>& visit, TensorIds ids) {
+  RecordsById records;
+  add_records(report, numel_of, records, ids);
+  for (const auto& [id, measured] : records) visit(id, measured);
 }
 
 std::optional<Measured> find_record(const v1::Report& report, std::uint32_t id, std::uint64_t numel) {

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "scalewatch/v1/ingest.pb.h"
 #include "server/history/measured.h"
@@ -22,7 +24,11 @@ struct TensorIds {
   std::uint32_t last = UINT32_MAX;
 };
 
-// Calls `visit` for every record of these tensors in a report, in the order of its blocks.
+// Adds every record of these tensors in a report, in the order of its blocks.
+using RecordsById = std::vector<std::pair<std::uint32_t, Measured>>;
+void add_records(const v1::Report& report, const NumelOf& numel_of, RecordsById& records, TensorIds ids = {});
+
+// Calls `visit` for each of them.
 void for_each_record(const v1::Report& report, const NumelOf& numel_of,
                      const std::function<void(std::uint32_t id, const Measured&)>& visit, TensorIds ids = {});
 

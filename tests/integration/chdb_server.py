@@ -29,7 +29,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             turn.acquire()
             session.query(f"USE {database}")
             if "query" in given:
-                table = re.fullmatch(r"INSERT INTO (\w+) FORMAT Native", given["query"][0]).group(1)
+                table = re.fullmatch(r"INSERT INTO (\w+ \([\w,]+\)) FORMAT Native", given["query"][0]).group(1)
                 with tempfile.NamedTemporaryFile(dir=sys.argv[1], suffix=".native") as data:
                     data.write(body)
                     data.flush()

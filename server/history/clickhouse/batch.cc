@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "server/engine/input_codec.h"
+#include "server/history/clickhouse/byte_lanes.h"
 #include "server/history/clickhouse/keys.h"
 #include "server/history/clickhouse/log_cover.h"
 #include "server/history/clickhouse/score_rows.h"
 #include "server/history/clickhouse/tables.h"
-#include "server/history/record_reader.h"
 
 namespace scalewatch::clickhouse {
 
@@ -69,7 +69,7 @@ void strip(v1::Report& report) {
 }  // namespace
 
 Batch::Batch()
-    : records(columns_of("records")),
+    : records(columns_of("records"), Block::Zeros::kLeftOut),
       scores(columns_of("scores")),
       non_finite(columns_of("non_finite")),
       reports(columns_of("reports")),
@@ -114,7 +114,7 @@ void Batch::add_report(const engine::ReportRow& row) {
     strip(parsed_);
     rest = parsed_.SerializeAsString();
     add_row(payloads, run_, row.pos, part.term, day, row.rank, stream, row.seq, row.segment, row.attempt, row.time_ms,
-            row.payload);
+            to_lanes(row.payload), std::uint8_t{1});
   } else if (!row.payload.empty()) {
     ++unreadable_;
   }
@@ -140,8 +140,7 @@ std::uint32_t Batch::add_records(const engine::ReportRow& row, v1::Report& repor
   const std::uint16_t day = day_of(row.time_ms);
   const auto numel = [&](std::uint32_t id) { return id < tensors.size() ? tensors[id].numel : 0; };
   measured_.clear();
-  history::for_each_record(report, numel,
-                           [&](std::uint32_t id, const history::Measured& measured) { measured_.emplace_back(id, measured); });
+  history::add_records(report, numel, measured_);
   // Column by column, in the order of the table.
   std::size_t column = 0;
   const std::size_t count = measured_.size();

@@ -11,7 +11,7 @@
 #include "scalewatch/v1/ingest.pb.h"
 #include "server/engine/ports/history_store.h"
 #include "server/history/clickhouse/native.h"
-#include "server/history/measured.h"
+#include "server/history/record_reader.h"
 
 namespace scalewatch::clickhouse {
 
@@ -99,7 +99,7 @@ class Batch {
   std::uint64_t run_ = 0;                               // that is added now
   TensorsOf tensors_;
   v1::Report parsed_;
-  std::vector<std::pair<std::uint32_t, history::Measured>> measured_;  // of one report, by tensor id
+  history::RecordsById measured_;  // of one report
   std::size_t bytes_ = 0;
   std::uint64_t unreadable_ = 0;
 };

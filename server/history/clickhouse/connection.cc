@@ -209,18 +209,18 @@ std::string Connection::query(std::string_view sql, std::chrono::milliseconds li
 void Connection::insert(const std::string& table, const Block& block, std::size_t first, std::size_t count) {
   if (count == 0) return;
   const auto parts = block.native(first, count);
-  insert_parts(table, parts.all);
+  insert_parts(table + " (" + parts.columns + ")", parts.all);
 }
 
 void Connection::insert_raw(const std::string& table, std::string_view native) {
   insert_parts(table, {native});
 }
 
-void Connection::insert_parts(const std::string& table, std::vector<std::string_view> parts) {
+void Connection::insert_parts(const std::string& into, std::vector<std::string_view> parts) {
   // A block is sent whole: ClickHouse need not copy it to see whether another one goes with it.
   Request request{.parameters = std::string("&min_insert_block_size_rows=1&min_insert_block_size_bytes=1") +
                                 (options_.sharded() ? "&insert_distributed_sync=1" : "") +
-                                "&query=" + escaped("INSERT INTO " + table + " FORMAT Native"),
+                                "&query=" + escaped("INSERT INTO " + into + " FORMAT Native"),
                   .body = std::move(parts)};
   std::string packed;
   if (options_.compression == "gzip") {

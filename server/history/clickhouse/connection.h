@@ -52,7 +52,8 @@ class Connection {
     bool in_database = true;
     std::chrono::milliseconds limit{};
   };
-  void insert_parts(const std::string& table, std::vector<std::string_view> parts);
+  // `into`: a table, with the columns that there are unless there are all.
+  void insert_parts(const std::string& into, std::vector<std::string_view> parts);
   std::string send(const Request& request);
   // False: no connection, try another host.
   bool send_to(std::size_t host, const Request& request, std::string& answer, std::string& error);

@@ -88,6 +88,14 @@ bool FeedRuns::hurries() const {
   });
 }
 
+bool FeedRuns::has_waiting(std::uint64_t bytes) const {
+  std::uint64_t all = 0;
+  for (const auto& [run_uid, run] : runs_) {
+    if (run.fed && run.log) all += run.bytes;
+  }
+  return all >= bytes;
+}
+
 FeedRuns::Waiting FeedRuns::waiting() const {
   Waiting all;
   for (const auto& [run_uid, run] : runs_) {

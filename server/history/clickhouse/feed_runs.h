@@ -57,6 +57,8 @@ class FeedRuns {
   [[nodiscard]] bool settled(const std::string& run_uid) const;
   [[nodiscard]] bool all_settled() const;  // of those that are fed
   [[nodiscard]] bool hurries() const;      // a run that has something to send
+  // Whether so many bytes of payloads wait that can be sent now.
+  [[nodiscard]] bool has_waiting(std::uint64_t bytes) const;
   struct Waiting {
     std::uint64_t bytes = 0;
     std::optional<SteadyClock::time_point> since;

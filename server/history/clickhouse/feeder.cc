@@ -11,6 +11,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::size_t kRowBytes = std::size_t{1} << 30;  // of what waits that stays rows
+constexpr std::size_t kSoonBytes = kBatchBytes / 2;      // of what waits that leaves before its time
 constexpr milliseconds kFirstPause{500};                 // after an error
 constexpr milliseconds kLongestPause{30'000};
 constexpr milliseconds kLook{20};  // how soon a stop or a drain is seen while a batch is on its way
@@ -35,6 +36,7 @@ Feeder::Feeder(const Options& options, Who who, history::SqliteStore& store, con
   store_.on_commit([this](const engine::CommitBatch& batch) {
     std::lock_guard lock(mutex_);
     runs_.committed(batch);
+    if (runs_.has_waiting(kSoonBytes)) wake_.notify_one();
   });
 }
 
@@ -140,7 +142,7 @@ void Feeder::loop() {
     look_at_bound();
     std::unique_lock lock(mutex_);
     const auto until = begun + (failed ? pause : more ? milliseconds(0) : options_.every);
-    if (!failed) wake_.wait_until(lock, until, [&] { return stopping_ || runs_.hurries(); });
+    if (!failed) wake_.wait_until(lock, until, [&] { return stopping_ || runs_.hurries() || runs_.has_waiting(kSoonBytes); });
     if (failed) wake_.wait_until(lock, until, [&] { return stopping_; });
     if (!stopping_) continue;
     if (runs_.all_settled() || SteadyClock::now() >= stop_at_) return;

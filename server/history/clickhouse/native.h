@@ -12,75 +12,20 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <vector>
 
+#include "server/history/clickhouse/column.h"
+
 namespace scalewatch::clickhouse {
-
-void put_varint(std::string& out, std::uint64_t value);
-
-// The bytes of a FixedString, as many as the type says.
-struct Fixed {
-  std::string_view bytes;
-};
-
-// One column of numbers or strings. `type` as ClickHouse writes it.
-class Column {
- public:
-  Column(std::string name, std::string type) : name_(std::move(name)), type_(std::move(type)) {}
-
-  template <class Number>
-    requires std::is_arithmetic_v<Number>
-  void add(Number value) {
-    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
-  }
-  // Many numbers at once: of(i) for each i below `count`.
-  template <class Of>
-  void add_each(std::size_t count, const Of& of) {
-    using Number = std::decay_t<decltype(of(std::size_t{0}))>;
-    static_assert(std::is_arithmetic_v<Number>);
-    const std::size_t before = bytes_.size();
-    bytes_.resize(before + count * sizeof(Number));
-    char* to = bytes_.data() + before;
-    for (std::size_t i = 0; i < count; ++i, to += sizeof(Number)) {
-      const Number value = of(i);
-      std::memcpy(to, &value, sizeof value);
-    }
-  }
-  // String.
-  void add(std::string_view text) {
-    put_varint(bytes_, text.size());
-    bytes_.append(text);
-  }
-  void add(const std::string& text) { add(std::string_view(text)); }
-  void add(Fixed fixed) { bytes_.append(fixed.bytes); }
-  // Nullable.
-  template <class Number>
-  void add(const std::optional<Number>& value) {
-    nulls_.push_back(value ? '\0' : '\1');
-    add(value.value_or(Number{}));
-  }
-  // Of a column of numbers: the value in a row.
-  template <class Number>
-  [[nodiscard]] Number at(std::size_t row) const {
-    Number value;
-    std::memcpy(&value, bytes_.data() + row * sizeof value, sizeof value);
-    return value;
-  }
-
- private:
-  friend class Block;
-  std::string name_;
-  std::string type_;
-  std::string nulls_;
-  std::string bytes_;
-};
 
 // Rows of one table. Every row adds one value to each column.
 class Block {
  public:
+  // Columns that are 0 in all rows are sent, or left out for ClickHouse to fill: of a table whose columns have no other
+  // default.
+  enum class Zeros : std::uint8_t { kSent, kLeftOut };
   // "name Type, name Type, ..."
-  explicit Block(std::string_view columns);
+  explicit Block(std::string_view columns, Zeros zeros = Zeros::kSent);
   Column& operator[](std::size_t column) { return columns_[column]; }
   void row_done(std::size_t rows = 1) { rows_ += rows; }
   [[nodiscard]] std::size_t rows() const { return rows_; }
@@ -89,6 +34,7 @@ class Block {
   void reorder(std::span<const std::uint32_t> places);
   // The block as it is sent: parts that follow each other, valid until the block changes.
   struct Parts {
+    std::string columns;            // that are in it: "name,name"
     std::deque<std::string> heads;  // what `all` points to beside the block
     std::vector<std::string_view> all;
   };
@@ -99,7 +45,9 @@ class Block {
 
  private:
   std::vector<Column> columns_;
+  Zeros zeros_;
   std::size_t rows_ = 0;
+  Bytes scratch_;
 };
 
 // Adds a row, a value for each column in their order.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "server/history/clickhouse/byte_lanes.h"
 #include "server/history/clickhouse/keys.h"
 #include "server/history/clickhouse/native.h"
 #include "server/history/clickhouse/older_pages.h"
@@ -118,9 +119,8 @@ std::map<history::OlderKey, std::string> Older::payloads(const std::string& run_
   std::map<history::OlderKey, std::string> found;
   if (numbers.empty()) return found;
   std::map<history::OlderKey, std::uint64_t> terms;
-  const std::string answer =
-      query("SELECT rank, stream, seq, pos, term, payload FROM payloads WHERE run = " + std::to_string(run_key(run_uid)) +
-            " AND pos IN (" + numbers + ")");
+  const std::string answer = query("SELECT rank, stream, seq, pos, term, payload, lanes FROM payloads WHERE run = " +
+                                   std::to_string(run_key(run_uid)) + " AND pos IN (" + numbers + ")");
   for (RowReader rows(answer); !rows.done();) {
     history::OlderKey key;
     key.rank = rows.u32();
@@ -128,7 +128,7 @@ std::map<history::OlderKey, std::string> Older::payloads(const std::string& run_
     key.seq = rows.u64();
     const std::uint64_t pos = rows.u64();
     const std::uint64_t term = rows.u64();
-    const std::string_view payload = rows.text();
+    std::string payload = read_payload(rows);
     // A place may be another report's under another owner, and a report may be in two places: what the latest made of it
     // counts.
     const auto place = places.find(key);
@@ -136,7 +136,7 @@ std::map<history::OlderKey, std::string> Older::payloads(const std::string& run_
     const auto [known, is_new] = terms.try_emplace(key, term);
     if (!is_new && known->second >= term) continue;
     known->second = term;
-    found[key] = payload;
+    found[key] = std::move(payload);
   }
   return found;
 }

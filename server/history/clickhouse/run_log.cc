@@ -4,6 +4,7 @@
 
 #include "scalewatch/v1/ingest.pb.h"
 #include "server/engine/report_codec.h"
+#include "server/history/clickhouse/byte_lanes.h"
 #include "server/history/clickhouse/keys.h"
 #include "server/history/clickhouse/native.h"
 
@@ -130,7 +131,7 @@ std::uint64_t RunLog::snapshot(engine::CommitBatch& into) {
 // Conditions on places alone: a condition that sorts and cuts would have ClickHouse hold the payloads of all that follows.
 std::vector<engine::ReportRow> RunLog::reports(std::uint64_t after, std::uint64_t last, std::size_t& bytes) {
   const std::string answer =
-      query_("SELECT pos, term, rank, stream, seq, segment, attempt, time_ms, payload FROM payloads WHERE " + run_is_ +
+      query_("SELECT pos, term, rank, stream, seq, segment, attempt, time_ms, payload, lanes FROM payloads WHERE " + run_is_ +
              " AND " + places_in(after, last) + " ORDER BY pos, term DESC LIMIT 1 BY pos, term");
   bytes += answer.size();
   auto page = counted<engine::ReportRow>(answer, cover_, [&](RowReader& rows, std::uint64_t& term) {
@@ -142,10 +143,10 @@ std::vector<engine::ReportRow> RunLog::reports(std::uint64_t after, std::uint64_
     const std::uint32_t segment = rows.u32();
     const std::uint64_t attempt = rows.u64();
     const std::int64_t time_ms = rows.i64();
-    const std::string_view payload = rows.text();
+    const std::string payload = read_payload(rows);
     v1::Report report;
     engine::ReportRow row;
-    if (report.ParseFromArray(payload.data(), static_cast<int>(payload.size()))) row = engine::row_of(report);
+    if (report.ParseFromString(payload)) row = engine::row_of(report);
     row.run_uid = stream == streams_.end() ? "" : run_uid_;
     row.rank = rank;
     if (stream != streams_.end()) row.incarnation = stream->second;

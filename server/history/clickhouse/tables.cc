@@ -60,7 +60,7 @@ const std::vector<Table>& all_tables() {
       {"inputs", "run UInt64, pos UInt64, term UInt64, payload String", "run, pos, term", "", "", "run"},
       {"payloads",
        "run UInt64, pos UInt64, term UInt64, day Date, rank UInt32, stream UInt64, seq UInt64, segment UInt32, attempt UInt64, "
-       "time_ms Int64, payload String",
+       "time_ms Int64, payload String, lanes UInt8",
        "run, pos, term", "", "day", "run", 64},
       {"snapshots", "run UInt64, version UInt64, pos UInt64, needs_pos UInt64, state String", "run", "version", "", "run"},
       {"alerts",
@@ -204,6 +204,8 @@ const std::vector<Migration>& migrations() {
       {2, {{"reports", "records UInt32 DEFAULT " + std::to_string(kUnscored)}, {"alerts", "term UInt64", "run, id, term"}}},
       // Nor has it scores by hundreds.
       {3, {{"reports", "wide_scores UInt8"}}},
+      // Its payloads are as received.
+      {4, {{"payloads", "lanes UInt8"}}},
   };
   return kSteps;
 }

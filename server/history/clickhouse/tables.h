@@ -12,7 +12,7 @@
 
 namespace scalewatch::clickhouse {
 
-inline constexpr std::uint32_t kSchemaVersion = 3;
+inline constexpr std::uint32_t kSchemaVersion = 4;
 
 struct Table {
   std::string name;

@@ -46,8 +46,11 @@ class Replayed final : public LoadSource {
       demo.now = demo.run->attempts[at].data();
       demo.at = (demo.at + 1) % (2 * demo.length - 2);
     }
-    for (const Tensor& tensor : tensors_) {
-      const CapturedRecord& captured = demos_[tensor.demo].now[tensor.place];
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      // A trainer's numbers are at hand when it observes them; these lie in memory that nobody has looked at for long.
+      if (i + kAhead < tensors_.size()) prefetch(record_of(tensors_[i + kAhead]));
+      const Tensor& tensor = tensors_[i];
+      const CapturedRecord& captured = record_of(tensor);
       scalewatch_observe_record(monitor.handle(), tensor.id, &captured.record, captured.scale, 0);
     }
   }
@@ -65,6 +68,14 @@ class Replayed final : public LoadSource {
     std::uint32_t place = 0;
     Monitor::TensorId id = 0;
   };
+  static constexpr std::size_t kAhead = 12;
+
+  [[nodiscard]] const CapturedRecord& record_of(const Tensor& tensor) const { return demos_[tensor.demo].now[tensor.place]; }
+  static void prefetch(const CapturedRecord& record) {
+    __builtin_prefetch(&record);
+    __builtin_prefetch(reinterpret_cast<const char*>(&record + 1) - 1);
+  }
+
   std::vector<Demo> demos_;
   std::vector<Tensor> tensors_;
   double scale_ = 1;

@@ -1,5 +1,7 @@
 // Batches as they follow each other into ClickHouse.
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "server/history/clickhouse/log_cover.h"
 #include "server/history/clickhouse/shared.h"
@@ -32,6 +34,35 @@ class Feed : public ClickHouseTest {
     return all;
   }
 };
+
+// A batch's worth need not wait for its second, which is an hour here.
+TEST_F(Feed, WhatFillsABatchLeavesAtOnce) {
+  TempDir dir;
+  const auto store = history::SqliteStore::open(dir.path, by_hand());
+  options_.every = std::chrono::hours(1);
+  Feeder feeder(options_, {"here", false}, *store, clock_);
+  const auto sent_within = [&](std::uint64_t batches, std::chrono::milliseconds most) {
+    const auto until = std::chrono::steady_clock::now() + most;
+    while (feeder.stats().batches < batches && std::chrono::steady_clock::now() < until)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return feeder.stats().batches >= batches;
+  };
+  auto commits = history::one_rank(3, 64);
+  ASSERT_GT(commits.size(), 4U);
+  store->commit(commits[0]);
+  store->commit(commits[1]);
+  feeder.start({});
+  ASSERT_TRUE(sent_within(1, std::chrono::minutes(1))) << feeder.stats().error;  // of the first round
+  store->commit(commits[2]);
+  EXPECT_FALSE(sent_within(2, std::chrono::milliseconds(500)));
+  // An unknown field of a megabyte in each report: its tag, its length.
+  const std::string large = std::string("\xc2\x3e\x80\x80\x40") + std::string(std::size_t{1} << 20, 'x');
+  for (std::size_t i = 3; i < commits.size(); ++i) {
+    for (auto& row : commits[i].reports) row.payload += large;
+    store->commit(commits[i]);
+  }
+  EXPECT_TRUE(sent_within(2, std::chrono::minutes(1))) << feeder.stats().error;
+}
 
 TEST_F(Feed, BatchesFollowEachOtherWithoutGapsOrOverlaps) {
   TempDir dir;

@@ -154,7 +154,7 @@ TEST_F(ClickHouseTest, ALogIsReadInPagesOfAboutTheSameSize) {
   for (std::uint64_t i = 0; i < kReports; ++i) {
     pos += i == kReports / 2 ? 1'000'000 : 1;  // what was between is gone
     add_row(payloads, run, pos, none, std::uint16_t{19'000}, std::uint32_t{0}, none, pos, std::uint32_t{1}, pos,
-            std::int64_t{0}, payload);
+            std::int64_t{0}, payload, std::uint8_t{0});
   }
   connection.insert("payloads", payloads);
   Block marks(columns_of("batches"));
