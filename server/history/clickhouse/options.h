@@ -24,7 +24,7 @@ struct Options {
   bool required = false;                      // clients keep reports until they are in ClickHouse
   std::chrono::milliseconds every{1000};      // a batch at least this long after the one before
   std::chrono::milliseconds timeout{30'000};  // of one request
-  std::uint64_t batch_records = 1'000'000;    // no more in one batch; 163 bytes of memory each, twice while it is late
+  std::uint64_t batch_records = 1'000'000;    // no more in one batch; about 110 bytes of memory each, twice while it is late
   // What is not in ClickHouse yet keeps its records here while it is younger and smaller than this; then retention thins it as
   // anything else.
   std::uint64_t max_lag_bytes = std::uint64_t{64} << 30;
