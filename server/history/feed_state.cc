@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "server/engine/crc.h"
 #include "server/history/rows.h"
 
 namespace scalewatch::history {
@@ -20,6 +21,24 @@ void put_streams(Connection& writer, const std::map<FeedState::Stream, std::uint
   }
 }
 
+// Each change of an alert has a later time.
+std::vector<FeedState::RowMark> read_row_marks(SqliteStore& store, const std::string& where, const std::string& run_uid,
+                                               std::size_t limit) {
+  ReadPool::Lease lease(store.readers(), ReadPool::Limit::kNone);
+  Query query(*lease,
+              "SELECT uid, row_mark, overview, printf('%s %d %d %d %d %d ', name, created_ms, last_report_ms, segment, status, "
+              "worst_open) || (SELECT printf('%d %d %d', count(*), sum(changed_ms), sum(state)) FROM alerts WHERE "
+              "alerts.run_uid = uid) FROM runs LEFT JOIN feed_runs ON feed_runs.run_uid = uid WHERE uid " +
+                  where + " ? ORDER BY uid LIMIT ?",
+              run_uid, limit);
+  std::vector<FeedState::RowMark> marks;
+  while (query.step()) {
+    marks.push_back({query.bytes(0), engine::crc32_of(query.bytes(2), engine::crc32_of(query.bytes(3))),
+                     query.is_null(1) ? std::nullopt : std::optional(query.u32(1))});
+  }
+  return marks;
+}
+
 }  // namespace
 
 FeedState::Progress FeedState::progress(const std::string& run_uid) {
@@ -29,14 +48,14 @@ FeedState::Progress FeedState::progress(const std::string& run_uid) {
   return {query.u64(0), query.u64(1), query.is_null(2) ? std::nullopt : std::optional(query.u64(2))};
 }
 
-std::map<FeedState::Stream, std::uint64_t> FeedState::streams() {
+std::map<FeedState::Stream, std::uint64_t> FeedState::streams(const std::string& run_uid) {
   ReadPool::Lease lease(store_.readers(), ReadPool::Limit::kNone);
-  Query query(
-      *lease,
-      "SELECT runs.uid, streams.rank, streams.incarnation, feed_streams.seq FROM feed_streams JOIN streams ON streams.id = "
-      "feed_streams.stream JOIN runs ON runs.id = streams.run");
+  Query query(*lease,
+              "SELECT streams.rank, streams.incarnation, feed_streams.seq FROM runs JOIN streams ON streams.run = runs.id JOIN "
+              "feed_streams ON feed_streams.stream = streams.id WHERE runs.uid = ?",
+              run_uid);
   std::map<Stream, std::uint64_t> seqs;
-  while (query.step()) seqs[{query.bytes(0), query.u32(1), incarnation_from(query.bytes(2))}] = query.u64(3);
+  while (query.step()) seqs[{run_uid, query.u32(0), incarnation_from(query.bytes(1))}] = query.u64(2);
   return seqs;
 }
 
@@ -50,6 +69,27 @@ std::vector<std::string> FeedState::behind() {
   std::vector<std::string> runs;
   while (query.step()) runs.push_back(query.bytes(0));
   return runs;
+}
+
+std::optional<FeedState::RowMark> FeedState::row_mark(const std::string& run_uid) {
+  auto marks = read_row_marks(store_, "=", run_uid, 1);
+  return marks.empty() ? std::nullopt : std::optional(std::move(marks.front()));
+}
+
+std::vector<FeedState::RowMark> FeedState::row_marks(const std::string& after, std::size_t limit) {
+  return read_row_marks(store_, ">", after, limit);
+}
+
+void FeedState::rows_sent(const std::map<std::string, std::uint32_t>& marks) {
+  store_.write(WriteClass::kCompaction, [&](Connection& writer) {
+    for (const auto& [run_uid, mark] : marks) {
+      Query(writer,
+            "INSERT INTO feed_runs (run_uid, pos, intent, term, row_mark) SELECT uid, 0, 0, 0, ? FROM runs WHERE uid = ? ON "
+            "CONFLICT (run_uid) DO UPDATE SET row_mark = excluded.row_mark",
+            mark, run_uid)
+          .run();
+    }
+  });
 }
 
 void FeedState::intend(const std::map<std::string, std::uint64_t>& to_pos) {

@@ -4,6 +4,7 @@
 // Thread-safe; throws StoreError.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -27,10 +28,22 @@ class FeedState {
   explicit FeedState(SqliteStore& store) : store_(store) {}
 
   Progress progress(const std::string& run_uid);
-  // Of all streams of runs that are stored.
-  std::map<Stream, std::uint64_t> streams();
+  // Of all streams of a run that is stored.
+  std::map<Stream, std::uint64_t> streams(const std::string& run_uid);
   // Runs of whose log something was not sent.
   std::vector<std::string> behind();
+
+  // A run's row and its alerts, as they are and as they were sent last; absent: it is not known that they were.
+  struct RowMark {
+    std::string run_uid;
+    std::uint32_t now = 0;
+    std::optional<std::uint32_t> sent;
+  };
+  std::optional<RowMark> row_mark(const std::string& run_uid);
+  // Of the runs after this one, in order of run_uid.
+  std::vector<RowMark> row_marks(const std::string& after, std::size_t limit);
+  // They were sent as they were then, by run_uid.
+  void rows_sent(const std::map<std::string, std::uint32_t>& marks);
 
   // What is about to be sent: up to these places.
   void intend(const std::map<std::string, std::uint64_t>& to_pos);

@@ -283,7 +283,8 @@ CREATE TABLE IF NOT EXISTS feed_runs (
   run_uid TEXT PRIMARY KEY,
   pos INTEGER NOT NULL,              -- of the run's log: sent up to here, inclusive
   intent INTEGER NOT NULL,           -- and what is being sent goes up to here; a repeat sends the same again
-  term INTEGER                       -- of the claim under which it is here; 0: none; NULL: not known (added later)
+  term INTEGER,                      -- of the claim under which it is here; 0: none; NULL: not known (added later)
+  row_mark INTEGER                   -- of the run's row and alerts as they were sent last; NULL: not known (added later)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS feed_streams (
   stream INTEGER PRIMARY KEY,        -- streams.id
@@ -329,9 +330,11 @@ COMMIT;
   }
 }
 
-void add_feed_term(Connection& connection) {
-  if (connection.scalar("SELECT count(*) FROM pragma_table_info('feed_runs') WHERE name = 'term'") == 0) {
-    connection.execute("ALTER TABLE feed_runs ADD COLUMN term INTEGER");
+void add_feed_columns(Connection& connection) {
+  for (const std::string column : {"term", "row_mark"}) {
+    const std::string known = "SELECT count(*) FROM pragma_table_info('feed_runs') WHERE name = '" + column + "'";
+    if (connection.scalar(known.c_str()) > 0) continue;
+    connection.execute(("ALTER TABLE feed_runs ADD COLUMN " + column + " INTEGER").c_str());
   }
 }
 
@@ -398,7 +401,7 @@ void prepare_schema(Connection& connection, const std::string& path) {
   connection.execute(kShared);
   connection.execute(kRemovals);
   connection.execute(kScores);
-  add_feed_term(connection);
+  add_feed_columns(connection);
   add_outbox_columns(connection);
   add_row_checks(connection);
 }

@@ -61,6 +61,7 @@ void FeedRuns::disown(const std::string& run_uid) {
 
 void FeedRuns::row_is_due(const std::string& run_uid) {
   FedRun& run = runs_[run_uid];
+  if (!claims_) run.fed = true;
   run.row = true;
   run.row_at = run.snapshot_at = {};
 }
@@ -123,6 +124,9 @@ void FeedRuns::stays(const std::string& run_uid, bool taken, bool more) {
   FedRun& run = runs_[run_uid];
   run.log_leaves = taken;
   run.log = run.log || more;
+  if (taken || run.log) return;
+  run.since.reset();  // nothing was there
+  run.bytes = 0;
 }
 
 void FeedRuns::came_back(const std::string& run_uid, bool known) {
@@ -171,10 +175,12 @@ void FeedRuns::row_stays(const std::string& run_uid) {
 }
 
 void FeedRuns::forget_quiet(SteadyClock::time_point now) {
-  if (claims_) return;
   std::erase_if(runs_, [&](const auto& entry) {
     const FedRun& run = entry.second;
-    return !run.log && !run.row && now - run.row_at > kForgetAfter;
+    // What is claimed is fed until it is disowned; of anything else that is to be claimed nothing is here that a claim does not
+    // make due.
+    if (claims_) return !run.fed && !run.since && !run.log_leaves && !run.row_leaves;
+    return run.settled() && now - run.row_at > kForgetAfter;
   });
 }
 

@@ -81,7 +81,9 @@ class FeedRuns {
   std::vector<DueRow> due_rows(SteadyClock::time_point now, std::uint64_t many_bytes, bool& more);
   void row_sent(const DueRow& row, SteadyClock::time_point now);
   void row_stays(const std::string& run_uid);
+  // Of those that nothing waits of; they are looked up again when they speak.
   void forget_quiet(SteadyClock::time_point now);
+  [[nodiscard]] bool knows(const std::string& run_uid) const { return runs_.contains(run_uid); }
 
  private:
   const bool claims_;

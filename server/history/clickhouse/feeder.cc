@@ -26,8 +26,8 @@ Feeder::Feeder(const Options& options, Who who, history::SqliteStore& store, con
       state_(store),
       writer_(options, store, who_.instance),
       maker_(options, store),
-      runs_(who_.claims),
-      seqs_(state_.streams()) {
+      runs_(who_.claims) {
+  if (who_.claims) rows_after_.reset();  // a claim makes them due
   if (!who_.claims) {
     for (const std::string& run_uid : state_.behind()) runs_.behind(run_uid);
   }
@@ -67,11 +67,8 @@ void Feeder::stop(milliseconds most) {
 
 void Feeder::own(const std::string& run_uid, const std::string& name, std::uint64_t term) {
   state_.owned(run_uid, term);  // before anything of it is sent under this term
-  const auto stored = state_.streams();
+  seqs_.forget(run_uid);        // it may have been brought since
   std::lock_guard lock(mutex_);
-  for (const auto& [stream, seq] : stored) {
-    if (std::get<0>(stream) == run_uid) seqs_[stream] = std::max(seqs_[stream], seq);
-  }
   runs_.own(run_uid, name, term);
   wake_.notify_one();
 }
@@ -100,9 +97,12 @@ void Feeder::on_lost(std::function<void(const std::string& run_uid, const histor
 }
 
 std::uint64_t Feeder::replicated_seq(const std::string& run_uid, std::uint32_t rank, const engine::Incarnation& incarnation) {
-  std::lock_guard lock(mutex_);
-  const auto found = seqs_.find({run_uid, rank, incarnation});
-  return found == seqs_.end() ? 0 : found->second;
+  try {
+    return seqs_.of(run_uid, rank, incarnation);
+  } catch (const engine::StoreError& error) {
+    spdlog::warn("history.clickhouse: what is there of run {} is not known now: {}", run_uid, error.what());
+    return 0;
+  }
 }
 
 FeedStats Feeder::stats() const {

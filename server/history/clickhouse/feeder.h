@@ -23,6 +23,7 @@
 #include "server/history/clickhouse/claims.h"
 #include "server/history/clickhouse/feed_runs.h"
 #include "server/history/clickhouse/options.h"
+#include "server/history/clickhouse/replicated_seqs.h"
 #include "server/history/clickhouse/writer.h"
 #include "server/history/feed_state.h"
 #include "server/history/shared_history.h"
@@ -82,6 +83,8 @@ class Feeder final : public history::SharedFeed, public engine::Replication {
   // False when a run of it is somebody else's now: what is left of it is made anew.
   bool send();
   bool write_rows();
+  // After a start: whose rows, or alerts, are not as they were sent last, some runs at a time.
+  void look_for_rows();
   // False, as send(), when one of its runs was claimed.
   bool look_for_claims();
   // Writes claims of ours again that the shared history has lost. True: there were such.
@@ -98,12 +101,14 @@ class Feeder final : public history::SharedFeed, public engine::Replication {
   history::SqliteStore& store_;
   const engine::Clock& clock_;
   history::FeedState state_;
+  ReplicatedSeqs seqs_{state_};
   Writer writer_;     // of the feeding thread, as the next ones
   BatchMaker maker_;  // of one thread at a time
   ReadyBatch batch_;
   ReadyBatch next_;  // made while batch_ is sent
   bool prepared_ = false;
-  bool claims_checked_ = false;  // for batch_
+  bool claims_checked_ = false;                // for batch_
+  std::optional<std::string> rows_after_{""};  // the next look_for_rows() goes on after this run; absent: all were looked at
   std::int64_t version_ms_ = 0;
   std::int64_t dropped_day_ = 0;
   std::atomic<bool> over_bound_{false};
@@ -114,7 +119,6 @@ class Feeder final : public history::SharedFeed, public engine::Replication {
   std::condition_variable wake_;     // of the feeding thread
   std::condition_variable settled_;  // of drain()
   FeedRuns runs_;
-  std::map<history::FeedState::Stream, std::uint64_t> seqs_;
   std::function<void(const std::string&, const history::SharedRun&)> lost_;
   FeedStats stats_;
   bool stopping_ = false;

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::chrono::seconds kLookEvery{5};
 constexpr std::chrono::seconds kLookWait{5};
+constexpr std::size_t kRowsAtOnce = 100;  // of runs that are looked at after a start
 
 }  // namespace
 
@@ -24,6 +25,7 @@ bool Feeder::round() {
   }
   if (batch_.empty()) fill();
   if (!batch_.empty()) send_and_make_next();
+  look_for_rows();
   const bool more = write_rows();
   drop_old();
   look_whether_it_is_there();
@@ -200,15 +202,12 @@ bool Feeder::send() {
   std::map<history::FeedState::Stream, std::uint64_t> seqs;
   for (const auto& [stream, range] : batch_.batch.streams()) seqs[stream] = range.last;
   state_.sent(to_pos, seqs);
+  seqs_.sent(seqs);
   {
     std::lock_guard lock(mutex_);
     ++stats_.batches;
     stats_.records += batch_.batch.record_count();
     for (const auto& [run_uid, pos] : to_pos) runs_.sent(run_uid, pos, batch_.bytes[run_uid]);
-    for (const auto& [stream, seq] : seqs) {
-      std::uint64_t& known = seqs_[stream];
-      known = std::max(known, seq);
-    }
   }
   if (stats().lag_bytes == 0) pressed_out_ = store_.retention().pressed_out();
   settled_.notify_all();
@@ -228,6 +227,16 @@ std::int64_t Feeder::next_ms() {
   return version_ms_;
 }
 
+void Feeder::look_for_rows() {
+  if (!rows_after_) return;
+  const auto marks = state_.row_marks(*rows_after_, kRowsAtOnce);
+  std::lock_guard lock(mutex_);
+  for (const auto& mark : marks) {
+    if (mark.sent != mark.now) runs_.row_is_due(mark.run_uid);
+  }
+  rows_after_ = marks.size() < kRowsAtOnce ? std::nullopt : std::optional(marks.back().run_uid);
+}
+
 // Rows of runs whose log is sent, each now and then. True when more log waits.
 bool Feeder::write_rows() {
   bool more = false;
@@ -237,20 +246,30 @@ bool Feeder::write_rows() {
     std::lock_guard lock(mutex_);
     due = runs_.due_rows(now, kBatchBytes, more);
   }
+  std::map<std::string, std::uint32_t> marks;
   for (std::size_t i = 0; i < due.size(); ++i) {
     const DueRow& one = due[i];
     try {
+      // Before it is read: what changes meanwhile is sent again.
+      const auto mark = who_.claims ? std::nullopt : state_.row_mark(one.run_uid);
+      if (mark) marks[one.run_uid] = mark->now;
       writer_.write_run(one.run_uid, row_version(one.term, next_ms()), one.pos, one.snapshot);
     } catch (...) {
-      std::lock_guard lock(mutex_);
-      for (; i < due.size(); ++i) runs_.row_stays(due[i].run_uid);
+      {
+        std::lock_guard lock(mutex_);
+        for (std::size_t left = i; left < due.size(); ++left) runs_.row_stays(due[left].run_uid);
+      }
+      marks.erase(one.run_uid);
+      if (!marks.empty()) state_.rows_sent(marks);
       throw;
     }
     std::lock_guard lock(mutex_);
     runs_.row_sent(one, now);
   }
+  if (!marks.empty()) state_.rows_sent(marks);
   std::lock_guard lock(mutex_);
   runs_.forget_quiet(now);
+  seqs_.keep_only([&](const std::string& run_uid) { return runs_.knows(run_uid); });
   settled_.notify_all();
   return more;
 }

@@ -99,5 +99,43 @@ TEST_F(Feed, BatchesFollowEachOtherWithoutGapsOrOverlaps) {
   EXPECT_EQ(after, all);
 }
 
+// As where a server ends before it has sent them: its log is there, and tells nobody that the run is over.
+TEST_F(Feed, RowsAndAlertsThatWereNotSentBeforeARestartAreSentAfterIt) {
+  TempDir dir;
+  auto store = history::SqliteStore::open(dir.path, by_hand());
+  for (const auto& batch : history::one_rank(9, 20)) store->commit(batch);
+  engine::CommitBatch batch;
+  batch.runs = {history::run_row("u1", "r1")};
+  batch.alerts = {{"u1/a", "u1", "Rule", 3, v1::ALERT_STATE_FIRING, 10, 20, "fires"}};
+  store->commit(batch);
+  feed(*store, {"u1"});
+  const auto restart = [&] {
+    store.reset();
+    store = history::SqliteStore::open(dir.path, by_hand());
+  };
+  const auto there = [&] {
+    return query("SELECT status FROM runs ORDER BY version DESC LIMIT 1") +
+           query("SELECT state FROM alerts ORDER BY changed_ms DESC LIMIT 1");
+  };
+  const auto newest = [&] { return query("SELECT max(version) FROM runs"); };
+  EXPECT_EQ(there(), "1\n2\n");
+
+  restart();
+  batch.runs[0].status = v1::RUN_STATUS_FINISHED;
+  batch.alerts.clear();
+  store->commit(batch);
+  feed(*store, {});
+  EXPECT_EQ(there(), "2\n2\n");
+  restart();
+  batch.runs.clear();
+  batch.alerts = {{"u1/a", "u1", "Rule", 3, v1::ALERT_STATE_RESOLVED, 10, 30, "is over"}};
+  store->commit(batch);
+  feed(*store, {});
+  EXPECT_EQ(there(), "2\n5\n");
+  const std::string sent = newest();
+  feed(*store, {});
+  EXPECT_EQ(newest(), sent) << "all of it was there";
+}
+
 }  // namespace
 }  // namespace scalewatch::clickhouse
