@@ -11,6 +11,7 @@
 #include "server/history/api_error.h"
 #include "server/history/catalog.h"
 #include "server/history/history_api.h"
+#include "server/history/older_walk.h"
 #include "server/history/report_reader.h"
 #include "server/history/rows.h"
 #include "server/history/segment_cover.h"
@@ -20,7 +21,7 @@ namespace scalewatch::history {
 class Api final : public engine::HistoryApi {
  public:
   Api(SqliteStore& store, const ApiLimits& limits, OlderHistory* older)
-      : store_(store), pool_(store.readers()), limits_(limits), older_(older), catalogs_(pool_) {}
+      : store_(store), pool_(store.readers()), limits_(limits), older_(older), walks_(older), catalogs_(pool_) {}
 
   engine::Status list_runs(const v1::ListRunsRequest& request, v1::ListRunsResponse& response) override;
   engine::Status get_run(const v1::GetRunRequest& request, v1::GetRunResponse& response) override;
@@ -88,6 +89,7 @@ class Api final : public engine::HistoryApi {
   ReadPool& pool_;
   const ApiLimits limits_;
   OlderHistory* const older_;  // null: none
+  OlderWalks walks_;
   CatalogCache catalogs_;
 };
 

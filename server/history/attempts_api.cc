@@ -60,18 +60,19 @@ void Api::do_encode_attempt(const v1::GetAttemptRequest& request, std::string& a
   // The newest attempt moves on while pages are read: the token holds on to the one of the first page.
   std::uint32_t segment = checked_segment(run, request.segment(), "segment");
   if (!token.empty()) segment = checked_segment(run, static_cast<std::uint32_t>(token_number(token[0])), "page_token");
-  Reading reading(pool_, older_);
-  const auto bounds = bounds_of(reading, pool_, run.id, segment);
-  if (!bounds) throw ApiError{{engine::Status::kNotFound, "run \"" + run.row.name + "\" has no report yet"}};
-  std::uint64_t attempt = request.attempt() == 0 ? bounds->last : request.attempt();
-  if (!token.empty()) attempt = static_cast<std::uint64_t>(token_number(token[1]));
-  if (token.empty() && request.or_next()) {
-    if (const auto next = next_attempt(reading, pool_, run.id, segment, attempt)) attempt = *next;
+  std::uint64_t attempt = token.empty() ? request.attempt() : static_cast<std::uint64_t>(token_number(token[1]));
+  std::optional<std::uint32_t> of_rank;
+  if (request.has_rank()) of_rank = request.rank();
+  auto walk = walks_.take({run.row.run_uid, segment, of_rank}, attempt, !token.empty());
+  Reading reading(pool_, walk.get());
+  if (attempt == 0) attempt = newest_attempt(reading, pool_, run.id, segment).value_or(0);
+  if (token.empty() && (request.or_next() || reading.older(run.id, segment) != nullptr)) {
+    const auto next = next_attempt(reading, pool_, run.id, segment, attempt);
+    if (next && request.or_next()) attempt = *next;
   }
 
   const auto catalog = catalogs_.get(run.id, segment);
-  ReportRange range{run.id, segment, attempt, attempt, std::nullopt};
-  if (request.has_rank()) range.rank = request.rank();
+  const ReportRange range{run.id, segment, attempt, attempt, of_rank};
   StoredRecords stored(reading);
   AttemptRecords records(*catalog, stored);
   AttemptOctaves octaves(*catalog, stored);
@@ -89,24 +90,27 @@ void Api::do_encode_attempt(const v1::GetAttemptRequest& request, std::string& a
     octaves.clear();
     records.only(begin, begin + window);
     if (older != nullptr) older->only(named(*catalog, begin, window));
-    ReportReader(reading, *catalog, deadline()).read(range, [&](const RankReports& reports) {
+    const auto take = [&](const RankReports& reports) {
       add_summary(reports, summary);
       if (request.summary_only()) return;
       records.add(reports);
       if (request.octaves()) octaves.add(reports);
-    });
+    };
+    ReportReader(reading, *catalog, deadline()).read(range, take, !request.summary_only());
     more = !request.summary_only() && begin + window < catalog->tensors.size() && records.present().size() <= size;
   }
   reading.pause();
   if (summary.ranks().empty()) {
-    const std::string whose = request.has_rank() ? " of rank " + std::to_string(request.rank()) : "";
+    const auto bounds = bounds_of(reading, pool_, run.id, segment);
+    walks_.put_back(std::move(walk), false);
+    if (!bounds) throw ApiError{{engine::Status::kNotFound, "run \"" + run.row.name + "\" has no report yet"}};
+    const std::string whose = of_rank ? " of rank " + std::to_string(*of_rank) : "";
     throw ApiError{{engine::Status::kNotFound,
                     "no report" + whose + " for attempt " + std::to_string(attempt) + " of segment " + std::to_string(segment) +
                         "; attempts " + std::to_string(bounds->first) + " to " + std::to_string(bounds->last) + " are stored"}};
   }
   summary.set_segment(segment);
-  for (auto& point : scalers_at(reading, pool_, run.id, segment, attempt, range.rank))
-    *summary.add_scalers() = std::move(point);
+  for (auto& point : scalers_at(reading, pool_, run.id, segment, attempt, of_rank)) *summary.add_scalers() = std::move(point);
   for (const std::uint32_t rank : missing_ranks(reading, pool_, run.id, segment, attempt)) summary.add_missing(rank);
 
   wire::put_message(v1::GetAttemptResponse::kAttemptFieldNumber, summary, answer);
@@ -129,6 +133,7 @@ void Api::do_encode_attempt(const v1::GetAttemptRequest& request, std::string& a
     }
     wire::put_bytes(v1::GetAttemptResponse::kTensorsFieldNumber, entry, answer);
   }
+  walks_.put_back(std::move(walk), tensors.size() > size);
   if (tensors.size() > size) {
     const auto& last = catalog->tensors[tensors[size - 1]].info;
     wire::put_bytes(v1::GetAttemptResponse::kNextPageTokenFieldNumber,

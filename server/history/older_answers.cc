@@ -47,6 +47,16 @@ std::optional<AttemptBounds> bounds_of(Reading& reading, ReadPool& pool, std::in
                        local ? std::max(local->last, before->second) : before->second};
 }
 
+std::optional<std::uint64_t> newest_attempt(Reading& reading, ReadPool& pool, std::int64_t run, std::uint32_t segment) {
+  const OlderReading* const older = reading.older(run, segment);
+  reading.pause();
+  const auto local = attempt_bounds(pool, run, segment);
+  if (local && (older == nullptr || local->last >= older->floor())) return local->last;
+  const auto bounds = bounds_of(reading, pool, run, segment);
+  if (!bounds) return std::nullopt;
+  return bounds->last;
+}
+
 std::optional<std::uint64_t> next_attempt(Reading& reading, ReadPool& pool, std::int64_t run, std::uint32_t segment,
                                           std::uint64_t attempt) {
   const OlderReading* const older = reading.older(run, segment);

@@ -11,6 +11,8 @@ namespace scalewatch::history {
 
 // Smallest and largest attempt that has a report.
 std::optional<AttemptBounds> bounds_of(Reading& reading, ReadPool& pool, std::int64_t run, std::uint32_t segment);
+// The largest attempt that has one.
+std::optional<std::uint64_t> newest_attempt(Reading& reading, ReadPool& pool, std::int64_t run, std::uint32_t segment);
 // The smallest attempt from `attempt` on.
 std::optional<std::uint64_t> next_attempt(Reading& reading, ReadPool& pool, std::int64_t run, std::uint32_t segment,
                                           std::uint64_t attempt);

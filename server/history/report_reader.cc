@@ -18,12 +18,12 @@ constexpr std::uint64_t kMaxAttempt = std::numeric_limits<std::int64_t>::max();
 
 }  // namespace
 
-std::optional<std::uint64_t> ReportReader::read(const ReportRange& range,
-                                                const std::function<void(const RankReports&)>& visit) {
+std::optional<std::uint64_t> ReportReader::read(const ReportRange& range, const std::function<void(const RankReports&)>& visit,
+                                                bool records) {
   std::uint64_t first = range.first;
   if (OlderReading* const older = reading_.older(range.run, range.segment)) {
     if (const auto part = older->part(range)) {
-      if (const auto rest = read_older(*older, *part, visit)) return rest;
+      if (const auto rest = read_older(*older, *part, visit, records)) return rest;
       if (part->last == range.last) return std::nullopt;
       first = part->last + 1;
       if (late()) return first;
@@ -54,11 +54,11 @@ std::optional<std::uint64_t> ReportReader::read(const ReportRange& range,
 }
 
 std::optional<std::uint64_t> ReportReader::read_older(OlderReading& older, const ReportRange& part,
-                                                      const std::function<void(const RankReports&)>& visit) {
+                                                      const std::function<void(const RankReports&)>& visit, bool records) {
   reading_.pause();
   for (std::uint64_t first = part.first; first <= part.last;) {
     if (first != part.first && late()) return first;
-    const auto rows = older.page(part, first, true);
+    const auto rows = older.page(part, first, records);
     if (rows.empty()) break;
     RankReports group;
     for (std::size_t i = 0; i < rows.size(); ++i) {

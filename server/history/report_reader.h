@@ -49,8 +49,10 @@ class ReportReader {
   ReportReader(Reading& reading, const Catalog& catalog, std::chrono::steady_clock::time_point deadline)
       : reading_(reading), catalog_(catalog), deadline_(deadline) {}
 
-  // Calls `visit` in order of attempt, then rank. Returns the attempt to go on from; absent when all was read.
-  std::optional<std::uint64_t> read(const ReportRange& range, const std::function<void(const RankReports&)>& visit);
+  // Calls `visit` in order of attempt, then rank. Returns the attempt to go on from; absent when all was read. `records`: false
+  // where nobody asks for them.
+  std::optional<std::uint64_t> read(const ReportRange& range, const std::function<void(const RankReports&)>& visit,
+                                    bool records = true);
 
   [[nodiscard]] bool late() const { return std::chrono::steady_clock::now() >= deadline_; }
 
@@ -61,7 +63,7 @@ class ReportReader {
     std::int64_t id = -1;
   };
   std::optional<std::uint64_t> read_older(OlderReading& older, const ReportRange& part,
-                                          const std::function<void(const RankReports&)>& visit);
+                                          const std::function<void(const RankReports&)>& visit, bool records);
   // Appends rows after `place` to `rows`; false when there are no more.
   bool read_page(const ReportRange& range, Place& place, std::vector<StoredReport>& rows);
   void keep_newest(RankReports& reports) const;

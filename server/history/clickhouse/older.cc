@@ -21,7 +21,8 @@ constexpr std::chrono::milliseconds kPatience{20'000};
 constexpr double kFewAttempts = 32;
 constexpr double kManyAttempts = 8192;  // of what few rows are of
 
-// Reports of a condition, each once: as its latest owner has it.
+// Reports of a condition, each once: as its latest owner has it. Around it goes what cuts a page: within it each shard would
+// cut its own before rows that are there twice are dropped, here and wherever there is LIMIT BY.
 std::string newest_reports(const std::string& columns, const std::string& condition) {
   return "SELECT " + columns + " FROM reports WHERE " + condition +
          " ORDER BY rank, stream, seq, term DESC LIMIT 1 BY rank, stream, seq";
@@ -198,12 +199,13 @@ std::vector<history::OlderScaler> Older::scalers(const history::OlderRange& aske
         range.first = first;
         range.last = last;
         const std::string answer = query(
-            "SELECT attempt, scaler, rank, step, scale_before, scale_after, growth_tracker, outcome, loss FROM scalers WHERE " +
+            "SELECT * FROM (SELECT attempt, scaler, rank, step, scale_before, scale_after, growth_tracker, outcome, loss FROM "
+            "scalers WHERE " +
             where(range) + (scaler ? " AND scaler = " + std::to_string(*scaler) : "") +
             (several ? " AND (attempt, rank, pos) GLOBAL IN (SELECT attempt, rank, pos FROM (" +
                            newest_reports("attempt, rank, pos", where(range)) + "))"
                      : "") +
-            " ORDER BY attempt, scaler, rank, pos DESC LIMIT 1 BY attempt, scaler" + limited(most));
+            " ORDER BY attempt, scaler, rank, pos DESC LIMIT 1 BY attempt, scaler) ORDER BY attempt, scaler" + limited(most));
         for (RowReader rows(answer); !rows.done();) {
           auto& found = scalers.emplace_back();
           history::StoredScaler& row = found.row;
@@ -263,9 +265,9 @@ std::vector<engine::InputRow> Older::inputs(const std::string& run_uid, std::uin
   if (after_pos >= log.end()) return {};
   return paged<engine::InputRow>(
       after_pos + 1, log.end(), limit, kFewPlaces, [&](auto first, auto last, auto most, auto& inputs) {
-        const std::string answer =
-            query("SELECT pos, payload FROM inputs WHERE run = " + std::to_string(run_key(run_uid)) + " AND " +
-                  between("pos", first, last) + " AND (" + owned + ") ORDER BY pos LIMIT 1 BY pos" + limited(most));
+        const std::string answer = query(
+            "SELECT * FROM (SELECT pos, payload FROM inputs WHERE run = " + std::to_string(run_key(run_uid)) + " AND " +
+            between("pos", first, last) + " AND (" + owned + ") ORDER BY pos LIMIT 1 BY pos) ORDER BY pos" + limited(most));
         for (RowReader rows(answer); !rows.done();) {
           const std::uint64_t pos = rows.u64();
           inputs.push_back({run_uid, pos, std::string(rows.text())});
