@@ -313,7 +313,8 @@ bool Fleet::holds(const std::string& name_or_uid) const {
 }
 
 Stats Fleet::stats() const {
-  return {moved_, taken_over_, yielded_, peers_.alive().size(), peers_.all().size() - 1};
+  const std::lock_guard lock(mutex_);
+  return {moved_, taken_over_, yielded_, peers_.alive().size(), peers_.all().size() - 1, entries_.size()};
 }
 
 }  // namespace scalewatch::fleet

@@ -63,6 +63,7 @@ struct Stats {
   std::uint64_t yielded = 0;     // runs that had two owners and were given up here
   std::uint64_t peers_alive = 0;
   std::uint64_t peers = 0;
+  std::uint64_t placed = 0;  // runs of which it is known now whose they are
 };
 
 class Fleet final : public engine::RunPlacement {
@@ -157,6 +158,11 @@ class Fleet final : public engine::RunPlacement {
   [[nodiscard]] bool ended_here(const std::string& run_uid) const;
   void look_after();
   void look_after_runs();
+  // Of runs that are over and have left memory nothing is kept: whoever comes for one is decided for anew.
+  void forget_over();
+  [[nodiscard]] bool is_quiet(const std::string& run) const;
+  // Nothing of it changes any more, and nothing is left to share.
+  [[nodiscard]] bool is_over(const std::optional<engine::RunRow>& row) const;
   void feed_new();
   void settle_with(Peer& peer);
 
@@ -174,6 +180,7 @@ class Fleet final : public engine::RunPlacement {
   std::deque<std::string> of_before_;             // run_uids that are to be looked at; of the upkeep's thread
   std::map<std::string, std::uint64_t> orphans_;  // run_uid and row_version; of the upkeep's thread
   std::chrono::steady_clock::time_point looked_for_orphans_{};
+  std::chrono::steady_clock::time_point looked_for_over_{};
   RunLocks run_locks_;
   std::timed_mutex bring_mutex_;  // before a run's lock: of those that are brought for questions one at a time
   bool wake_ = false;

@@ -20,6 +20,7 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr milliseconds kLookAfter{1000};
 constexpr milliseconds kFeed{100};    // the same while the feed was not told of a new run
+constexpr int kQuiet = 20;            // times down_after, since a client came
 constexpr milliseconds kLeave{5000};  // what was taken is committed by then, or never
 
 }  // namespace
@@ -67,11 +68,57 @@ void Fleet::look_after_runs() {
       return entry.state == State::kElsewhere && now >= entry.until && entry.waiting.empty();
     });
   }
+  forget_over();
   end_pages();
   if (parts_.shared == nullptr) return;
   adopt_own();
   feed_new();
   take_orphans();
+}
+
+bool Fleet::is_quiet(const std::string& run) const {
+  if (engine_->holds(run)) return false;
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(run);
+  if (found == entries_.end()) return false;
+  return found->second.state == State::kHere && SteadyClock::now() - found->second.until >= kQuiet * options_.down_after;
+}
+
+bool Fleet::is_over(const std::optional<engine::RunRow>& row) const {
+  if (!row) return true;  // no report came
+  if (row->status == v1::RUN_STATUS_RUNNING || row->worst_open != v1::SEVERITY_UNSPECIFIED) return false;
+  return parts_.feed == nullptr || parts_.feed->drain(row->run_uid, milliseconds(0));
+}
+
+void Fleet::forget_over() {
+  if (SteadyClock::now() - looked_for_over_ < options_.down_after) return;
+  looked_for_over_ = SteadyClock::now();
+  std::vector<std::string> here;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [run, entry] : entries_) {
+      if (entry.state == State::kHere) here.push_back(run);
+    }
+  }
+  for (const std::string& run : here) {
+    if (!is_quiet(run)) continue;
+    const auto run_lock = run_locks_.hold(run);
+    try {
+      auto row = parts_.store.find_run(run);
+      if (row && row->name != run) row.reset();
+      if (!is_quiet(run) || !is_over(row)) continue;
+      {
+        const std::lock_guard lock(mutex_);
+        const auto entry = entries_.find(run);
+        if (entry == entries_.end() || entry->second.state != State::kHere) continue;  // somebody has come
+        if (row && parts_.feed != nullptr && !entry->second.fed) continue;
+        entries_.erase(entry);
+      }
+      if (row && parts_.feed != nullptr) parts_.feed->disown(row->run_uid);
+    } catch (const engine::StoreError& error) {
+      return spdlog::debug("fleet: runs that are over cannot be looked at: {}", error.what());
+    }
+  }
 }
 
 // Runs that began here, and those that went on here while the shared history was away: others may have had these since.

@@ -85,7 +85,8 @@ bool Fleet::adopt(const engine::RunRow& row) {
   {
     const std::lock_guard lock(mutex_);
     if (stopping_ || draining_) return true;
-    const Entry here{.state = State::kHere, .term = claimed ? there->term : 0, .fed = claimed};
+    const Entry here{
+        .state = State::kHere, .until = std::chrono::steady_clock::now(), .term = claimed ? there->term : 0, .fed = claimed};
     if (!entries_.try_emplace(row.name, here).second) return true;  // a client has come, and waits for this to end
     unfed_ = unfed_ || !claimed;
   }

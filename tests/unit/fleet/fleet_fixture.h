@@ -61,11 +61,15 @@ class FleetTest : public ::testing::Test {
   }
   Node& node(const std::string& name) { return *nodes_[name]; }
   void kill(const std::string& name) { nodes_.erase(name); }
-  // The client's table and reports, all of them durable at the run's owner and in the shared history.
-  void share(TestClient& client, const std::string& owner, std::uint64_t first, std::uint64_t last) {
+  // The client's table and reports, all of them durable at the run's owner.
+  static void send(TestClient& client, std::uint64_t first, std::uint64_t last) {
     client.send_table();
     for (std::uint64_t seq = first; seq <= last; ++seq) client.send(client.report(seq));
     ASSERT_TRUE(client.durable(last));
+  }
+  // And in the shared history.
+  void share(TestClient& client, const std::string& owner, std::uint64_t first, std::uint64_t last) {
+    ASSERT_NO_FATAL_FAILURE(send(client, first, last));
     const std::string uid = client.peer().hello_ack()->run_uid();
     ASSERT_TRUE(eventually([&] { return node(owner).feed->owns(uid); }));
     node(owner).feed->turn();
@@ -92,13 +96,26 @@ class FleetTest : public ::testing::Test {
     return "nobody";
   }
 
+  // The client of a new run with reports 1 to `last`, all of them durable at its owner.
+  std::unique_ptr<TestClient> begun(const std::string& owner, std::uint64_t last) {
+    std::unique_ptr<TestClient> client;
+    EXPECT_EQ(join(client, owner, 0, 0), owner);
+    send(*client, 1, last);
+    return client;
+  }
+  // And in the shared history.
+  std::unique_ptr<TestClient> begun_and_shared(const std::string& owner, std::uint64_t last) {
+    std::unique_ptr<TestClient> client;
+    EXPECT_EQ(join(client, owner, 0, 0), owner);
+    share(*client, owner, 1, last);
+    return client;
+  }
+
   // A run with reports 1 to `last`, all of them shared; its client is gone, and so is its owner.
   std::string killed_with(std::uint64_t last) {
     const auto names = order();
-    std::unique_ptr<TestClient> client;
-    EXPECT_EQ(join(client, names[0], 0, 0), names[0]);
+    auto client = begun_and_shared(names[0], last);
     std::string uid = client->peer().hello_ack()->run_uid();
-    share(*client, names[0], 1, last);
     client.reset();
     kill(names[0]);
     return uid;

@@ -85,11 +85,7 @@ TEST_F(FleetTest, ATakeoverGoesOnFromWhatIsShared) {
 TEST_F(FleetTest, ARunThatBeganAnewElsewhereIsTakenOverByWhoeverHadItFirst) {
   start_all(&shared_);
   const auto names = order();
-  std::unique_ptr<TestClient> client;
-  ASSERT_EQ(join(client, names[0], 0, 0), names[0]);
-  client->send_table();
-  for (std::uint64_t seq = 1; seq <= 3; ++seq) client->send(client->report(seq));
-  ASSERT_TRUE(client->durable(3));
+  auto client = begun(names[0], 3);
   const std::string first_uid = client->peer().hello_ack()->run_uid();
   client.reset();
   kill(names[0]);
@@ -167,9 +163,7 @@ TEST_F(FleetTest, ARunThatEndedBeforeAllOfItWasSharedIsFedAfterARestart) {
   required_ = false;
   start_all(&shared_);
   const std::string home = order()[0];
-  std::unique_ptr<TestClient> client;
-  ASSERT_EQ(join(client, home, 0, 0), home);
-  ASSERT_NO_FATAL_FAILURE(share(*client, home, 1, 3));
+  auto client = begun_and_shared(home, 3);
   const std::string uid = client->peer().hello_ack()->run_uid();
   client->send(client->report(4));
   ASSERT_TRUE(client->durable(4));
@@ -187,6 +181,24 @@ TEST_F(FleetTest, ARunThatEndedBeforeAllOfItWasSharedIsFedAfterARestart) {
   EXPECT_EQ(shared_.rows.reports(), 4U);
   EXPECT_TRUE(ended(shared_.rows));
   EXPECT_FALSE(back.fleet.holds("run"));
+}
+
+// A server that lives for long has very many of them.
+TEST_F(FleetTest, ARunThatIsOverIsForgottenAndItsNextJobIsTakenAnew) {
+  start_all(&shared_);
+  const std::string home = order()[0];
+  Node& owner = node(home);
+  auto client = begun_and_shared(home, 3);
+  const std::string uid = client->peer().hello_ack()->run_uid();
+  client->goodbye();
+  ASSERT_TRUE(eventually([&] { return stores_[home]->find_run(uid)->status == v1::RUN_STATUS_FINISHED; }));
+  client.reset();
+  EXPECT_EQ(owner.fleet.stats().placed, 1U);
+  owner.clock.now += 11 * 60'000;
+  EXPECT_TRUE(eventually([&] { return owner.fleet.stats().placed == 0; }));
+  EXPECT_FALSE(owner.feed->owns(uid));
+  ASSERT_EQ(join(client, home, 3, 3), home);
+  EXPECT_TRUE(eventually([&] { return owner.feed->owns(uid); }));
 }
 
 // All of its log was there, and not that it had ended.
@@ -209,11 +221,7 @@ TEST_F(FleetTest, AnEndThatWasNotSharedIsFedAfterARestart) {
 TEST_F(FleetTest, ARunWhoseServerIsGoneIsTakenOverWithoutItsClients) {
   start_all(&shared_);
   const auto names = order();
-  std::unique_ptr<TestClient> client;
-  ASSERT_EQ(join(client, names[0], 0, 0), names[0]);
-  client->send_table();
-  for (std::uint64_t seq = 1; seq <= 5; ++seq) client->send(client->report(seq));
-  ASSERT_TRUE(client->durable(5));
+  auto client = begun(names[0], 5);
   const std::string uid = client->peer().hello_ack()->run_uid();
   ASSERT_TRUE(eventually([&] { return node(names[0]).feed->owns(uid); }));
   node(names[0]).clock.now += 200;
@@ -248,14 +256,8 @@ TEST_F(FleetTest, WhatWasBroughtToAnswerAQuestionIsNoTakeover) {
 TEST_F(FleetTest, OfTwoOwnersTheOlderClaimYields) {
   start_all(&shared_);
   const auto names = order();
-  std::unique_ptr<TestClient> client;
-  ASSERT_EQ(join(client, names[0], 0, 0), names[0]);
-  client->send_table();
-  client->send(client->report(1));
-  ASSERT_TRUE(client->durable(1));
+  auto client = begun_and_shared(names[0], 1);
   const std::string uid = client->peer().hello_ack()->run_uid();
-  ASSERT_TRUE(eventually([&] { return node(names[0]).feed->owns(uid); }));
-  node(names[0]).feed->turn();
   // The others can't reach it any more, and its clients can.
   node(names[0]).say_leaving();
   ASSERT_TRUE(eventually([&] { return node(names[1]).fleet.stats().peers_alive == 1; }));
@@ -274,11 +276,7 @@ TEST_F(FleetTest, OfTwoOwnersTheOlderClaimYields) {
 TEST_F(FleetTest, AStoppingServerSharesItsRunsAndSendsTheirClientsOn) {
   start_all(&shared_);
   const auto names = order();
-  std::unique_ptr<TestClient> client;
-  ASSERT_EQ(join(client, names[0], 0, 0), names[0]);
-  client->send_table();
-  for (std::uint64_t seq = 1; seq <= 9; ++seq) client->send(client->report(seq));
-  ASSERT_TRUE(client->durable(9));
+  auto client = begun(names[0], 9);
   const std::string uid = client->peer().hello_ack()->run_uid();
   ASSERT_TRUE(eventually([&] { return node(names[0]).feed->owns(uid); }));
   node(names[0]).say_leaving();

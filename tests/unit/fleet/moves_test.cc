@@ -106,9 +106,7 @@ TEST_F(MovesTest, ARunThatIsBroughtForAQuestionHoldsNoTakeoverUp) {
 TEST_F(MovesTest, WhoComesWhileARunIsGivenUpWaitsForThat) {
   start_all(&shared_);
   const auto names = order();
-  std::unique_ptr<TestClient> client;
-  ASSERT_EQ(join(client, names[0], 0, 0), names[0]);
-  ASSERT_NO_FATAL_FAILURE(share(*client, names[0], 1, 3));
+  auto client = begun_and_shared(names[0], 3);
   Node& owner = node(names[0]);
   Gate gate;
   owner.moves.at_go = [&] { gate.wait_once(); };
@@ -137,9 +135,7 @@ TEST_F(MovesTest, WhatWasClaimedAgainIsNotGivenUpForAnOlderClaim) {
   ASSERT_TRUE(eventually([&] { return owner.fleet.stats().peers_alive == 2; }));
   ASSERT_EQ(then->term, 2U);
   owner.feed->lose(*then);
-  client->send_table();
-  client->send(client->report(10));
-  ASSERT_TRUE(client->durable(10));
+  ASSERT_NO_FATAL_FAILURE(send(*client, 10, 10));
   std::this_thread::sleep_for(std::chrono::milliseconds(100));  // it acts on that at once
   EXPECT_TRUE(owner.fleet.holds("run"));
   EXPECT_EQ(owner.fleet.stats().yielded, 0U);
@@ -178,11 +174,7 @@ TEST_F(MovesTest, ALostRunThatAnotherServerHasIsGivenUpAtAStart) {
 TEST_F(MovesTest, WhatIsReplacedByAnotherRunOfItsNameEnds) {
   start_all(&shared_);
   const auto names = order();
-  std::unique_ptr<TestClient> client;
-  ASSERT_EQ(join(client, names[0], 0, 0), names[0]);
-  client->send_table();
-  client->send(client->report(1));
-  ASSERT_TRUE(client->durable(1));
+  auto client = begun(names[0], 1);
   client.reset();
   kill(names[0]);
   ASSERT_NO_FATAL_FAILURE(taken_and_killed(0, 9));
@@ -198,9 +190,7 @@ TEST_F(MovesTest, WhatIsReplacedByAnotherRunOfItsNameEnds) {
 TEST_F(MovesTest, WhatIsTakenBackHasItsAlertsAgain) {
   start_all(&shared_);
   const auto names = order();
-  std::unique_ptr<TestClient> client;
-  ASSERT_EQ(join(client, names[0], 0, 0), names[0]);
-  ASSERT_NO_FATAL_FAILURE(share(*client, names[0], 1, 3));
+  auto client = begun_and_shared(names[0], 3);
   Node& owner = node(names[0]);
   EXPECT_EQ(shared_.claim("run", names[1]), 2U);
   owner.feed->turn();
