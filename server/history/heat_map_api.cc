@@ -13,34 +13,72 @@ namespace scalewatch::history {
 
 namespace {
 
-// Attempts that several streams share, or that are not in chunks: each report is read once for all tensors. False when the time
-// did not last.
-bool merge_attempts(Reading& reading, const Catalog& catalog, ReportReader& reader, ReportRange range,
-                    const std::vector<Interval>& merged, const std::vector<std::uint32_t>& tensors,
-                    std::vector<HeatRow>& rows) {
-  StoredRecords stored(reading);
-  AttemptRecords records(catalog, stored);
-  for (const auto& interval : merged) {
+// Attempts that several streams share, or that are not in chunks: each report is read once for all tensors.
+class MergedAttempts {
+ public:
+  MergedAttempts(Reading& reading, const Catalog& catalog, ReportReader& reader, const std::vector<std::uint32_t>& tensors,
+                 std::vector<HeatRow>& rows)
+      : reading_(reading), reader_(reader), tensors_(tensors), rows_(rows), stored_(reading), records_(catalog, stored_) {
+    for (const auto tensor : tensors)
+      names_.emplace_back(catalog.tensors[tensor].info.name(), catalog.tensors[tensor].info.role());
+  }
+
+  // False when the time did not last.
+  bool read(const ReportRange& range, const std::vector<Interval>& merged) {
+    std::uint64_t first = range.first;
+    if (OlderReading* const older = reading_.older(range.run, range.segment)) {
+      first = std::max(first, older->floor());
+      if (range.first < first && !read_older(*older, range, common({{range.first, first - 1}}, merged))) return false;
+    }
+    for (const auto& interval : merged) {
+      ReportRange part = range;
+      part.first = std::max(first, interval.first);
+      part.last = std::min(range.last, interval.last);
+      if (part.first <= part.last && !read_part(part)) return false;
+    }
+    return true;
+  }
+
+ private:
+  // Many pieces with a few questions.
+  bool read_older(OlderReading& older, const ReportRange& range, const std::vector<Interval>& merged) {
+    for (std::size_t i = 0; i < merged.size(); i += kPiecesAtOnce) {
+      const auto begin = merged.begin() + static_cast<std::ptrdiff_t>(i);
+      const std::vector<Interval> pieces(begin,
+                                         begin + static_cast<std::ptrdiff_t>(std::min(kPiecesAtOnce, merged.size() - i)));
+      older.only(names_, pieces, true);
+      ReportRange part = range;
+      part.first = pieces.front().first;
+      part.last = std::min(range.last, pieces.back().last);
+      if (!read_part(part)) return false;
+    }
+    return true;
+  }
+  bool read_part(const ReportRange& part) {
     std::uint64_t attempt = 0;
     const auto close = [&] {
-      for (std::size_t i = 0; i < tensors.size(); ++i) {
-        if (!records.of(tensors[i]).empty()) rows[i].merge(attempt, records.of(tensors[i]).total());
+      for (std::size_t i = 0; i < tensors_.size(); ++i) {
+        if (!records_.of(tensors_[i]).empty()) rows_[i].merge(attempt, records_.of(tensors_[i]).total());
       }
-      records.clear();
+      records_.clear();
     };
-    ReportRange part = range;
-    part.first = std::max(range.first, interval.first);
-    part.last = std::min(range.last, interval.last);
-    const auto rest = reader.read(part, [&](const RankReports& reports) {
+    const auto rest = reader_.read(part, [&](const RankReports& reports) {
       if (reports.front().attempt != attempt) close();
       attempt = reports.front().attempt;
-      records.add(reports);
+      records_.add(reports);
     });
     close();
-    if (rest) return false;
+    return !rest;
   }
-  return true;
-}
+
+  Reading& reading_;
+  ReportReader& reader_;
+  const std::vector<std::uint32_t>& tensors_;
+  std::vector<HeatRow>& rows_;
+  StoredRecords stored_;
+  AttemptRecords records_;
+  OlderHistory::Tensors names_;
+};
 
 }  // namespace
 
@@ -85,10 +123,6 @@ void Api::do_get_heat_map(const v1::GetHeatMapRequest& request, v1::GetHeatMapRe
   ReportRange local = range;
   std::vector<Interval> merged = covered.merged;
   if (OlderReading* const older = reading.older(range.run, range.segment)) {
-    OlderHistory::Tensors wanted;
-    for (const auto tensor : rows)
-      wanted.emplace_back(catalog->tensors[tensor].info.name(), catalog->tensors[tensor].info.role());
-    older->only(std::move(wanted));
     local.first = std::max(local.first, older->floor());
     if (!covered.scored.empty() && !rows.empty()) {
       reading.pause();
@@ -104,7 +138,7 @@ void Api::do_get_heat_map(const v1::GetHeatMapRequest& request, v1::GetHeatMapRe
     }
   }
   merged = joined(std::move(merged));
-  response.set_truncated(!merge_attempts(reading, *catalog, reader, range, merged, rows, cells));
+  response.set_truncated(!MergedAttempts(reading, *catalog, reader, rows, cells).read(range, merged));
   HeatReader stretches(reading, *catalog, request.by(), local, rows, cells);
   if (!stretches.read(covered, whole_groups, [&] { return reader.late(); })) response.set_truncated(true);
   for (std::size_t i = 0; i < rows.size(); ++i) {

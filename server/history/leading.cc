@@ -9,6 +9,7 @@
 #include "server/history/attempt_records.h"
 #include "server/history/keys.h"
 #include "server/history/leaders.h"
+#include "server/history/older_reading.h"
 #include "server/history/older_scores.h"
 #include "server/history/scores.h"
 #include "server/history/segment_cover.h"
@@ -175,27 +176,40 @@ void LeadingRead::merged_here() {
 
 void LeadingRead::merged_older() {
   constexpr std::uint64_t kAtOnce = 64;  // attempts
-  if (floor_ == 0) return;
-  for (auto part = covered_.merged.rbegin(); part != covered_.merged.rend() && whole_; ++part) {
-    // Stretches that overlap go on beyond the range.
-    const std::uint64_t lowest = std::max(part->first, range_.first);
-    for (std::uint64_t end = std::min({part->last, range_.last, floor_ - 1}) + 1; whole_ && end > lowest;) {
-      const std::uint64_t first = std::max(lowest, end > kAtOnce ? end - kAtOnce : 0);
-      std::uint64_t attempt = 0;
-      for (std::uint64_t next = first; next < end;) {
-        const auto rest =
-            reader_.read({range_.run, range_.segment, next, end - 1, std::nullopt}, [&](const RankReports& reports) {
-              if (reports.front().attempt != attempt) take_attempt(attempt);
-              attempt = reports.front().attempt;
-              records_.add(reports);
-            });
-        take_attempt(attempt);
-        next = rest.value_or(end);
+  OlderReading* const older = reading_.older(range_.run, range_.segment);
+  if (older == nullptr || range_.first >= floor_) return;
+  // Stretches that overlap go on beyond the range.
+  auto left = common({{range_.first, std::min(range_.last, floor_ - 1)}}, covered_.merged);
+  while (whole_ && !left.empty()) {
+    std::vector<Interval> pieces;
+    for (std::uint64_t count = 0; count < kAtOnce && !left.empty();) {
+      Interval& from = left.back();
+      const std::uint64_t most = kAtOnce - count;
+      const std::uint64_t first = from.last - from.first < most ? from.first : from.last - most + 1;
+      pieces.push_back({first, from.last});
+      count += from.last - first + 1;
+      if (first == from.first) {
+        left.pop_back();
+      } else {
+        from.last = first - 1;
       }
-      end = first;
-      stop_if_late(first);
     }
+    std::reverse(pieces.begin(), pieces.end());
+    older->only({}, pieces, true);
+    const std::uint64_t end = pieces.back().last;
+    std::uint64_t attempt = 0;
+    for (std::uint64_t next = pieces.front().first; next <= end;) {
+      const auto rest = reader_.read({range_.run, range_.segment, next, end, std::nullopt}, [&](const RankReports& reports) {
+        if (reports.front().attempt != attempt) take_attempt(attempt);
+        attempt = reports.front().attempt;
+        records_.add(reports);
+      });
+      take_attempt(attempt);
+      next = rest.value_or(end + 1);
+    }
+    stop_if_late(pieces.front().first);
   }
+  older->only({});
 }
 
 void LeadingRead::scores(std::size_t limit, bool records) {

@@ -55,6 +55,12 @@ struct OlderReport {
   std::string rest;                      // the Report without its records' columns; empty when it could not be read
 };
 
+// Bytes of it as it was received, before it is read.
+inline std::size_t likely_bytes(const OlderReport& report) {
+  constexpr std::size_t kRecordBytes = 128;
+  return report.rest.size() + report.records.value_or(0) * kRecordBytes;
+}
+
 // That a rank has reports of an attempt.
 struct OlderPlace {
   std::uint64_t attempt = 0;

@@ -19,7 +19,8 @@ constexpr std::size_t kPageRecords = 400'000;  // 60 MB
 // An attempt's records lie as far apart as its tensors do, and of each thousands around it must be read; its reports lie
 // together.
 constexpr std::size_t kManyTensors = 16;
-constexpr std::size_t kMaxPayloads = 256;  // reports
+constexpr std::size_t kMaxPayloads = 256;             // reports
+constexpr std::size_t kMaxPayloadBytes = 32U << 20U;  // of several attempts
 
 std::uint64_t stream_key(const engine::Incarnation& incarnation) {
   std::uint64_t key = 0;
@@ -73,10 +74,15 @@ OlderRange OlderReading::page_range(std::uint64_t first, std::uint64_t last, std
   return page;
 }
 
-// Of one attempt's many tensors all reports as they were received; else, or where one is gone, none.
+// Of the many tensors of one attempt, or of attempts that lie apart, all reports as they were received; else, or where one is
+// gone, none.
 std::map<OlderKey, std::string> OlderReading::payloads(const std::vector<OlderReport>& reports) const {
   const bool many = tensors_.empty() || tensors_.size() >= kManyTensors;
-  if (!many || reports.size() > kMaxPayloads || reports.front().attempt != reports.back().attempt) return {};
+  const bool alone = reports.front().attempt == reports.back().attempt;
+  if (!many || reports.size() > kMaxPayloads || (!alone && attempts_.size() < 2)) return {};
+  std::size_t bytes = 0;
+  for (const auto& report : reports) bytes += likely_bytes(report);
+  if (!alone && bytes > kMaxPayloadBytes) return {};
   auto found = history_.payloads(run_uid_, reports);
   const bool all = std::all_of(reports.begin(), reports.end(), [&](const auto& report) { return found.contains(report.key); });
   return all ? std::move(found) : std::map<OlderKey, std::string>();

@@ -15,6 +15,9 @@
 
 namespace scalewatch::history {
 
+// Of attempts that lie apart, how many pieces one question names.
+inline constexpr std::size_t kPiecesAtOnce = 64;
+
 class OlderReading {
  public:
   OlderReading(OlderHistory& history, Connection& connection, std::int64_t run, std::uint32_t segment);

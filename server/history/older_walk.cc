@@ -25,12 +25,6 @@ std::size_t bytes_of(const Row& row) {
   return sizeof row;
 }
 
-// Of a payload, before it is read.
-std::size_t likely_bytes(const OlderReport& report) {
-  constexpr std::size_t kRecordBytes = 128;
-  return report.rest.size() + report.records.value_or(0) * kRecordBytes;
-}
-
 template <class Row>
 auto from_attempt(const std::vector<Row>& rows, std::uint64_t attempt) {
   return std::lower_bound(rows.begin(), rows.end(), attempt,

@@ -74,6 +74,11 @@ class ClickHouseTest : public ::testing::Test {
       connection.execute_at(host, "TRUNCATE TABLE " + table + (options_.sharded() ? "_local" : ""));
     }
   }
+  // That ClickHouse was asked so far.
+  std::uint64_t questions() {
+    const std::string sql = "SELECT sum(value) FROM system.events WHERE event = 'Query'";
+    return std::stoull("0" + Connection(options_).execute_at(0, sql));
+  }
   std::string query(const std::string& sql) { return Connection(options_).query(sql); }
 
   Options options_;

@@ -75,12 +75,6 @@ class Walk : public ClickHouseTest {
     limits.read_time = std::chrono::minutes(5);
     return old ? history::make_history_api(*there_, limits, &*older_) : history::make_history_api(*here_, limits);
   }
-  // That ClickHouse was asked so far.
-  std::uint64_t questions() {
-    const std::string sql = "SELECT sum(value) FROM system.events WHERE event = 'Query'";
-    return std::stoull("0" + Connection(options_).execute_at(0, sql));
-  }
-
   using Ask = std::function<void(v1::GetAttemptRequest&)>;
   // Every page of every attempt.
   static std::vector<std::string> all(engine::HistoryApi& api, const Ask& ask) {

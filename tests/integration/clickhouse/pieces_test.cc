@@ -1,0 +1,104 @@
+// Attempts that lie apart and must be read one by one, by the hundred: a few questions for many of them.
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <utility>
+
+#include "tests/integration/clickhouse/clickhouse_fixture.h"
+
+namespace scalewatch::clickhouse {
+namespace {
+
+constexpr std::uint64_t kAttempts = 600;
+constexpr std::uint32_t kFew = 30;   // tensors
+constexpr std::uint64_t kEvery = 3;  // attempts until the next that has details
+
+engine::CommitBatch detailed_run() {
+  std::mt19937 random(8);
+  engine::CommitBatch batch;
+  batch.runs = {history::run_row("u1", "alpha")};
+  const auto stream = history::incarnation_row("u1", 0, 1);
+  batch.incarnations = {stream};
+  auto tensors = history::tensors();
+  tensors.resize(kFew);
+  batch.tables = {history::table_row(stream, tensors)};
+  std::uint64_t seq = 0;
+  for (std::uint64_t attempt = 1; attempt <= kAttempts; ++attempt) {
+    const bool detailed = attempt % kEvery == 0;
+    for (int i = 0; i < (detailed ? 2 : 1); ++i) {
+      ++seq;
+      batch.reports.push_back(history::row_of(stream, seq, seq, attempt, history::random_report(random, attempt, kFew)));
+      batch.reports.back().retrospective = i == 1;
+    }
+  }
+  return batch;
+}
+
+class Pieces : public ClickHouseTest {
+ protected:
+  void check(std::uint64_t most) {
+    TempDir here_dir;
+    const auto here = history::SqliteStore::open(here_dir.path, by_hand());
+    here->commit(detailed_run());
+    feed(*here, {"u1"});
+    TempDir there_dir;
+    const auto there = history::SqliteStore::open(there_dir.path, by_hand());
+    Shared shared(options_, clock_);
+    ASSERT_TRUE(history::import_run(shared, "u1", 2, *there));
+    there->write(history::WriteClass::kCommit, [](history::Connection& writer) {
+      writer.execute("DELETE FROM payloads; DELETE FROM reports; DELETE FROM scaler_rows; DELETE FROM inputs");
+    });
+    if (!payloads_) empty("payloads");
+    Older older(options_);
+    history::ApiLimits limits;
+    limits.read_time = std::chrono::minutes(5);
+    const auto expected = history::make_history_api(*here, limits);
+    const auto old = history::make_history_api(*there, limits, &older);
+    for (const auto& [first, last] : {std::pair{0U, 0U}, {107U, 593U}}) {
+      v1::GetHeatMapRequest map;
+      map.set_run("u1");
+      map.set_max_tensors(20);
+      map.set_tensor_contains("t");
+      map.mutable_range()->set_first(first);
+      map.mutable_range()->set_last(last);
+      v1::TopTensorsRequest top;
+      top.set_run("u1");
+      top.set_limit(9);
+      *top.mutable_range() = map.range();
+      for (int by = 0; v1::TopTensorsRequest::By_IsValid(by); ++by) {
+        map.set_by(static_cast<v1::TopTensorsRequest::By>(by));
+        top.set_by(map.by());
+        compare("heat map", map, v1::GetHeatMapResponse(), &engine::HistoryApi::get_heat_map, *expected, *old, most);
+        compare("top tensors", top, v1::TopTensorsResponse(), &engine::HistoryApi::top_tensors, *expected, *old, most);
+      }
+    }
+  }
+  template <class Request, class Response, class Call>
+  void compare(const char* what, const Request& request, Response answer, Call call, engine::HistoryApi& expected,
+               engine::HistoryApi& old, std::uint64_t most) {
+    ASSERT_TRUE((expected.*call)(request, answer).ok());
+    const std::string right = answer.DebugString();
+    const std::uint64_t before = questions();
+    ASSERT_TRUE((old.*call)(request, answer).ok());
+    const std::uint64_t asked = questions() - before;
+    std::printf("%s: %llu questions for %llu attempts that lie apart\n", what, static_cast<unsigned long long>(asked),
+                static_cast<unsigned long long>(kAttempts / kEvery));
+    EXPECT_EQ(answer.DebugString(), right) << request.ShortDebugString();
+    EXPECT_LE(asked, most) << request.ShortDebugString();
+  }
+  bool payloads_ = true;
+};
+
+constexpr std::uint64_t kMost = kAttempts / kEvery / 2;
+
+TEST_F(Pieces, AreReadManyAtOnce) {
+  check(kMost);
+}
+
+TEST_F(Pieces, AreReadManyAtOnceOfWhichNoPayloadIsLeft) {
+  payloads_ = false;
+  check(kMost);
+}
+
+}  // namespace
+}  // namespace scalewatch::clickhouse
