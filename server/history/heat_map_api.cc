@@ -55,6 +55,8 @@ class MergedAttempts {
     return true;
   }
   bool read_part(const ReportRange& part) {
+    if (any_ && reader_.late()) return false;
+    any_ = true;
     std::uint64_t attempt = 0;
     const auto close = [&] {
       for (std::size_t i = 0; i < tensors_.size(); ++i) {
@@ -78,6 +80,7 @@ class MergedAttempts {
   StoredRecords stored_;
   AttemptRecords records_;
   OlderHistory::Tensors names_;
+  bool any_ = false;  // was read
 };
 
 }  // namespace

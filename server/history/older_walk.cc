@@ -277,12 +277,15 @@ std::unique_ptr<OlderWalk> OlderWalks::take(const OlderWalk::Of& of, std::uint64
 void OlderWalks::put_back(std::unique_ptr<OlderWalk> walk, bool again) {
   if (!walk || !walk->has_begun()) return;
   walk->answered(again);
+  if (walk->bytes() > limits_.kept_bytes) return;
   std::lock_guard lock(mutex_);
   walks_.push_front(std::move(walk));
   std::size_t count = 0;
   std::size_t bytes = 0;
-  std::erase_if(walks_,
-                [&](const auto& kept) { return ++count > limits_.kept || (bytes += kept->bytes()) > limits_.kept_bytes; });
+  std::erase_if(walks_, [&](const auto& kept) {
+    bytes += kept->bytes();
+    return ++count > limits_.kept || bytes > limits_.kept_bytes;
+  });
 }
 
 }  // namespace scalewatch::history

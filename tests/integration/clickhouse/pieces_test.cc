@@ -1,6 +1,7 @@
 // Attempts that lie apart and must be read one by one, by the hundred: a few questions for many of them.
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -36,37 +37,50 @@ engine::CommitBatch detailed_run() {
 
 class Pieces : public ClickHouseTest {
  protected:
-  void check(std::uint64_t most) {
-    TempDir here_dir;
-    const auto here = history::SqliteStore::open(here_dir.path, by_hand());
-    here->commit(detailed_run());
-    feed(*here, {"u1"});
-    TempDir there_dir;
-    const auto there = history::SqliteStore::open(there_dir.path, by_hand());
+  // A run that is whole in here_, and of which there_ has names alone.
+  void SetUp() override {
+    ClickHouseTest::SetUp();
+    if (IsSkipped()) return;
+    here_ = history::SqliteStore::open(here_dir_.path, by_hand());
+    here_->commit(detailed_run());
+    feed(*here_, {"u1"});
+    there_ = history::SqliteStore::open(there_dir_.path, by_hand());
     Shared shared(options_, clock_);
-    ASSERT_TRUE(history::import_run(shared, "u1", 2, *there));
-    there->write(history::WriteClass::kCommit, [](history::Connection& writer) {
+    ASSERT_TRUE(history::import_run(shared, "u1", 2, *there_));
+    there_->write(history::WriteClass::kCommit, [](history::Connection& writer) {
       writer.execute("DELETE FROM payloads; DELETE FROM reports; DELETE FROM scaler_rows; DELETE FROM inputs");
     });
-    if (!payloads_) empty("payloads");
-    Older older(options_);
+    older_.emplace(options_);
+  }
+  static history::ApiLimits limits(std::chrono::milliseconds read_time) {
     history::ApiLimits limits;
-    limits.read_time = std::chrono::minutes(5);
-    const auto expected = history::make_history_api(*here, limits);
-    const auto old = history::make_history_api(*there, limits, &older);
+    limits.read_time = read_time;
+    return limits;
+  }
+  std::unique_ptr<engine::HistoryApi> old_api(std::chrono::milliseconds read_time) {
+    return history::make_history_api(*there_, limits(read_time), &*older_);
+  }
+  static v1::GetHeatMapRequest map_of(int by, std::uint64_t first, std::uint64_t last) {
+    v1::GetHeatMapRequest map;
+    map.set_run("u1");
+    map.set_max_tensors(20);
+    map.set_tensor_contains("t");
+    map.mutable_range()->set_first(first);
+    map.mutable_range()->set_last(last);
+    map.set_by(static_cast<v1::TopTensorsRequest::By>(by));
+    return map;
+  }
+
+  void check(std::uint64_t most) {
+    const auto expected = history::make_history_api(*here_, limits(std::chrono::minutes(5)));
+    const auto old = old_api(std::chrono::minutes(5));
     for (const auto& [first, last] : {std::pair{0U, 0U}, {107U, 593U}}) {
-      v1::GetHeatMapRequest map;
-      map.set_run("u1");
-      map.set_max_tensors(20);
-      map.set_tensor_contains("t");
-      map.mutable_range()->set_first(first);
-      map.mutable_range()->set_last(last);
-      v1::TopTensorsRequest top;
-      top.set_run("u1");
-      top.set_limit(9);
-      *top.mutable_range() = map.range();
       for (int by = 0; v1::TopTensorsRequest::By_IsValid(by); ++by) {
-        map.set_by(static_cast<v1::TopTensorsRequest::By>(by));
+        const auto map = map_of(by, first, last);
+        v1::TopTensorsRequest top;
+        top.set_run("u1");
+        top.set_limit(9);
+        *top.mutable_range() = map.range();
         top.set_by(map.by());
         compare("heat map", map, v1::GetHeatMapResponse(), &engine::HistoryApi::get_heat_map, *expected, *old, most);
         compare("top tensors", top, v1::TopTensorsResponse(), &engine::HistoryApi::top_tensors, *expected, *old, most);
@@ -86,7 +100,12 @@ class Pieces : public ClickHouseTest {
     EXPECT_EQ(answer.DebugString(), right) << request.ShortDebugString();
     EXPECT_LE(asked, most) << request.ShortDebugString();
   }
-  bool payloads_ = true;
+
+  TempDir here_dir_;
+  TempDir there_dir_;
+  std::unique_ptr<history::SqliteStore> here_;
+  std::unique_ptr<history::SqliteStore> there_;
+  std::optional<Older> older_;
 };
 
 constexpr std::uint64_t kMost = kAttempts / kEvery / 2;
@@ -96,8 +115,23 @@ TEST_F(Pieces, AreReadManyAtOnce) {
 }
 
 TEST_F(Pieces, AreReadManyAtOnceOfWhichNoPayloadIsLeft) {
-  payloads_ = false;
+  empty("payloads");
   check(kMost);
+}
+
+TEST_F(Pieces, EndWithTheTime) {
+  const auto map = map_of(v1::TopTensorsRequest::BY_NON_FINITE, 0, 0);
+  v1::GetHeatMapResponse all;
+  v1::GetHeatMapResponse some;
+  const auto asked = [&](std::chrono::milliseconds time, v1::GetHeatMapResponse& response) {
+    const std::uint64_t before = questions();
+    EXPECT_TRUE(old_api(time)->get_heat_map(map, response).ok());
+    return questions() - before;
+  };
+  const std::uint64_t for_all = asked(std::chrono::minutes(5), all);
+  EXPECT_LT(asked(std::chrono::milliseconds(0), some), for_all);
+  EXPECT_FALSE(all.truncated());
+  EXPECT_TRUE(some.truncated());
 }
 
 }  // namespace

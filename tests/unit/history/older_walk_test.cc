@@ -136,6 +136,28 @@ TEST_F(Walks, AskFewQuestions) {
   EXPECT_EQ(ask(kLast + 1), 0U);
 }
 
+TEST_F(Walks, ReadAnAttemptOnceForAllItsPages) {
+  auto walk = walks_->take({"u1", 1, {}}, 10, false);
+  ASSERT_THAT(walk->places(range(10, kLast), 1), SizeIs(1));
+  const auto page = [&] {
+    const auto reports = walk->reports(range(10, 10), 100);
+    EXPECT_EQ(walk->payloads("u1", reports).size(), 1U);
+    EXPECT_THAT(walk->inputs("u1", 10, 5), SizeIs(5));
+  };
+  page();
+  const std::size_t first = fake_.questions;
+  for (int i = 0; i < 5; ++i) {
+    walks_->put_back(std::move(walk), true);
+    walk = walks_->take({"u1", 1, {}}, 10, true);
+    page();
+  }
+  EXPECT_EQ(fake_.questions, first);
+  walks_->put_back(std::move(walk), false);
+  walk = walks_->take({"u1", 1, {}}, 10, true);
+  page();
+  EXPECT_GT(fake_.questions, first) << "it is not held longer than somebody may ask";
+}
+
 TEST_F(Walks, AreNoneWhereAttemptsLieApart) {
   for (std::uint64_t at = 1; at < kLast; at += 50) ask(at);
   EXPECT_THAT(fake_.payloads_asked, Each(1U));
