@@ -110,7 +110,7 @@ class Feeder final : public history::SharedFeed, public engine::Replication {
   bool claims_checked_ = false;                // for batch_
   std::optional<std::string> rows_after_{""};  // the next look_for_rows() goes on after this run; absent: all were looked at
   std::int64_t version_ms_ = 0;
-  std::int64_t dropped_day_ = 0;
+  std::optional<SteadyClock::time_point> dropped_at_;
   std::atomic<bool> over_bound_{false};
   std::atomic<std::uint64_t> pressed_out_{0};  // of the retention, when last all was sent
   std::function<void(const std::string&)> replicated_;

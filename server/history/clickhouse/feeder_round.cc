@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::chrono::seconds kLookEvery{5};
 constexpr std::chrono::seconds kLookWait{5};
+constexpr std::chrono::hours kDropEvery{1};
 constexpr std::size_t kRowsAtOnce = 100;  // of runs that are looked at after a start
 
 }  // namespace
@@ -253,7 +254,7 @@ bool Feeder::write_rows() {
       // Before it is read: what changes meanwhile is sent again.
       const auto mark = who_.claims ? std::nullopt : state_.row_mark(one.run_uid);
       if (mark) marks[one.run_uid] = mark->now;
-      writer_.write_run(one.run_uid, row_version(one.term, next_ms()), one.pos, one.snapshot);
+      writer_.write_run(one.run_uid, one.term, next_ms(), one.pos, one.snapshot);
     } catch (...) {
       {
         std::lock_guard lock(mutex_);
@@ -275,11 +276,10 @@ bool Feeder::write_rows() {
 }
 
 void Feeder::drop_old() {
-  constexpr std::int64_t kDayMs = 86'400'000;
-  const std::int64_t day = (clock_.wall_ms() - options_.keep_log.count()) / kDayMs;
-  if (day <= dropped_day_) return;
-  drop_payloads(writer_.connection(), options_, day);
-  dropped_day_ = day;
+  const auto now = SteadyClock::now();
+  if (dropped_at_ && now - *dropped_at_ < kDropEvery) return;
+  dropped_at_ = now;
+  drop_payloads(writer_.connection(), options_, clock_.wall_ms());
 }
 
 }  // namespace scalewatch::clickhouse

@@ -1,5 +1,7 @@
 #include "server/history/clickhouse/run_log.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 
 #include "scalewatch/v1/ingest.pb.h"
@@ -7,6 +9,7 @@
 #include "server/history/clickhouse/byte_lanes.h"
 #include "server/history/clickhouse/keys.h"
 #include "server/history/clickhouse/native.h"
+#include "server/history/clickhouse/score_rows.h"
 
 namespace scalewatch::clickhouse {
 
@@ -57,7 +60,8 @@ RunLog::RunLog(Query query, const std::string& run_uid)
 
 void RunLog::read(const engine::RunRow& run, const Take& take, engine::CommitBatch& newest) {
   take(head(run));
-  std::uint64_t after = snapshot(newest);
+  const std::uint64_t begin = snapshot(newest);
+  std::uint64_t after = begin;
   for (std::uint64_t places = kFirstPlaces, end = cover_.end(); after < end;) {
     std::uint64_t last = std::min(end, after + places);
     engine::CommitBatch batch;
@@ -75,6 +79,20 @@ void RunLog::read(const engine::RunRow& run, const Take& take, engine::CommitBat
     const std::uint64_t more = bytes < kPageBytes / 2 ? places * 2 : places * kPageBytes / bytes;
     places = std::clamp<std::uint64_t>(more, 1, kMostPlaces);
   }
+  gone_ = count_gone(begin);
+  if (gone_ == 0) return;
+  spdlog::error(
+      "history.clickhouse: {} reports of run '{}' are in the shared history but not as they were received, as those older than "
+      "keep_log: its state and findings go without them",
+      gone_, run.name);
+}
+
+std::uint64_t RunLog::count_gone(std::uint64_t after) {
+  const std::string here = run_is_ + " AND " + places_in(after, cover_.end());
+  const std::string answer =
+      query_("SELECT uniqExact(pos) FROM reports WHERE " + here + " AND records > 0 AND records < " +
+             std::to_string(kUnscored) + " AND pos GLOBAL NOT IN (SELECT pos FROM payloads WHERE " + here + ")");
+  return RowReader(answer).u64();
 }
 
 engine::CommitBatch RunLog::head(const engine::RunRow& run) {

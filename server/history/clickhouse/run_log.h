@@ -23,6 +23,9 @@ class RunLog {
   // Takes the run with its streams, then its log in order. The snapshot goes into `newest`, which comes after them.
   using Take = std::function<void(engine::CommitBatch&&)>;
   void read(const engine::RunRow& run, const Take& take, engine::CommitBatch& newest);
+  // Reports after the snapshot that were shared and, when read() ended, were not there as received: the run's state goes
+  // without them.
+  [[nodiscard]] std::uint64_t gone() const { return gone_; }
 
  private:
   engine::CommitBatch head(const engine::RunRow& run);
@@ -33,11 +36,13 @@ class RunLog {
   std::vector<engine::InputRow> inputs(std::uint64_t after, std::uint64_t last, std::size_t& bytes);
   // The first place after it of which there is anything.
   std::optional<std::uint64_t> next_place(std::uint64_t after);
+  std::uint64_t count_gone(std::uint64_t after);
 
   const Query query_;
   const std::string run_uid_;
   const std::string run_is_;  // a condition
   const LogCover cover_;
+  std::uint64_t gone_ = 0;
   std::map<std::pair<std::uint32_t, std::uint64_t>, engine::Incarnation> streams_;  // by rank and stream
 };
 

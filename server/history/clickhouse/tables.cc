@@ -247,21 +247,23 @@ bool keep_prepared(Connection& connection, const Options& options, bool lost, bo
   return true;
 }
 
-void drop_payloads(Connection& connection, const Options& options, std::int64_t before_day) {
+void drop_payloads(Connection& connection, const Options& options, std::int64_t now_ms) {
   const std::string table = local_name("payloads", options);
+  const std::int64_t keep_s = options.keep_log.count() / 1000;
+  const std::string of_old_days =
+      "SELECT partition FROM system.parts WHERE database = " + quoted(options.database) + " AND table = " + quoted(table) +
+      " AND active GROUP BY partition HAVING toInt64(max(modification_time)) < least(toInt64(now()), toInt64(" +
+      std::to_string(now_ms / 1000) + ")) - " + std::to_string(keep_s) + " FORMAT RowBinary";
   for (std::size_t host = 0; host < connection.hosts(); ++host) {
-    // Each host has partitions of its own; one that is not there any more is none to drop.
-    const std::string days =
-        connection.execute_at(host, "SELECT DISTINCT partition FROM system.parts WHERE database = " + quoted(options.database) +
-                                        " AND table = " + quoted(table) + " AND active FORMAT RowBinary");
-    for (RowReader rows(days); !rows.done();) {
-      const std::string day(rows.text());
-      std::tm when{};
-      const char* const text = day.c_str() + (day.starts_with('\'') ? 1 : 0);
-      if (strptime(text, "%Y-%m-%d", &when) == nullptr) continue;
-      constexpr std::int64_t kDaySeconds = 86'400;
-      if (timegm(&when) / kDaySeconds >= before_day) continue;
-      connection.execute_at(host, "ALTER TABLE " + table + " DROP PARTITION " + quoted(std::string(text, 10)));
+    try {
+      // Each host has partitions of its own; one that is not there any more is none to drop.
+      const std::string days = connection.execute_at(host, of_old_days);
+      for (RowReader rows(days); !rows.done();) {
+        const std::string day(rows.text());  // quoted, or not, as versions have it
+        connection.execute_at(host, "ALTER TABLE " + table + " DROP PARTITION " + (day.starts_with('\'') ? day : quoted(day)));
+      }
+    } catch (const engine::StoreError& error) {
+      spdlog::debug("history.clickhouse: reports as received stay where they are: {}", error.what());
     }
   }
 }

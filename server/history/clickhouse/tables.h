@@ -56,7 +56,9 @@ void prepare_tables(Connection& connection, const Options& options, const std::v
 // (Connection::take_lost). True: it did something.
 bool keep_prepared(Connection& connection, const Options& options, bool lost, bool& prepared);
 
-// Removes reports as received of days before this one (Unix time in days).
-void drop_payloads(Connection& connection, const Options& options, std::int64_t before_day);
+// Removes days of reports as received that nothing was written of for `keep_log`, by ClickHouse's clock, which is one for all
+// servers, and no sooner by this server's: a clock that is ahead must not take what others need. A host that is away keeps its
+// own.
+void drop_payloads(Connection& connection, const Options& options, std::int64_t now_ms);
 
 }  // namespace scalewatch::clickhouse

@@ -24,12 +24,12 @@ std::string_view bytes_of(const engine::Incarnation& incarnation) {
 void Writer::write(Batch& batch, std::int64_t now_ms) {
   for (const Batch::Part& part : batch.parts()) {
     const Known& before = known(part.run_uid, part.term);
-    if (!before.streams_sent || part.ranks_changed) write_streams(part.run_uid, row_version(part.term, now_ms));
+    if (!before.streams_sent || part.ranks_changed) write_streams(part.run_uid, next_version(part.run_uid, part.term, now_ms));
     // Before the log counts: a run that is taken over is found by its name, with the alerts that its log caused, and the newest
     // row tells which copy of it is the newest.
     if (!before.row_sent) {
       if (const auto row = store_.find_run(part.run_uid); row && row->run_uid == part.run_uid) {
-        write_row(*row, row_version(part.term, now_ms));
+        write_row(*row, next_version(part.run_uid, part.term, now_ms));
       }
     }
     write_alerts(part.run_uid);
@@ -104,10 +104,12 @@ void Writer::write_streams(const std::string& run_uid, std::uint64_t version) {
   known.streams_sent = true;
 }
 
-void Writer::write_run(const std::string& run_uid, std::uint64_t version, std::uint64_t sent_pos, bool with_snapshot) {
+void Writer::write_run(const std::string& run_uid, std::uint64_t term, std::int64_t now_ms, std::uint64_t sent_pos,
+                       bool with_snapshot) {
   const auto row = store_.find_run(run_uid);
   if (!row || row->run_uid != run_uid) return;
-  Known& sent = known(run_uid, term_of(version));
+  Known& sent = known(run_uid, term);
+  const std::uint64_t version = next_version(run_uid, term, now_ms);
   const std::uint64_t run = run_key(run_uid);
   // A table may have grown without a word in the log.
   write_streams(run_uid, version);
@@ -158,6 +160,23 @@ void Writer::write_alerts(const std::string& run_uid) {
   if (sent == known.alerts) return;
   connection_.insert("alerts", alerts);
   known.alerts = std::move(sent);
+}
+
+// A clock may have been put back since, here and where the server before this one ran.
+std::uint64_t Writer::next_version(const std::string& run_uid, std::uint64_t term, std::int64_t now_ms) {
+  std::optional<std::uint64_t>& newest = known(run_uid, term).version;
+  if (!newest) {
+    const std::string of_run =
+        " WHERE run = " + std::to_string(run_key(run_uid)) + " AND version < " + std::to_string(row_version(term + 1, 0));
+    std::string all;
+    for (const char* table : {"runs", "streams", "snapshots"}) {
+      all += (all.empty() ? "" : " UNION ALL ") + ("SELECT max(version) AS newest FROM " + std::string(table)) + of_run;
+    }
+    const std::string answer = connection_.query("SELECT max(newest) FROM (" + all + ") FORMAT RowBinary");
+    newest = RowReader(answer).u64();
+  }
+  newest = std::max(*newest + 1, row_version(term, now_ms));
+  return *newest;
 }
 
 Writer::Known& Writer::known(const std::string& run_uid, std::uint64_t term) {

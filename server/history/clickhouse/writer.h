@@ -34,9 +34,10 @@ class Writer {
   // Everything of the batch, which is finished, then its marks: what has no mark yet counts for nothing when a run is taken
   // over. A repeat changes no answer.
   void write(Batch& batch, std::int64_t now_ms);
-  // The run's row, its changed alerts, and its newest snapshot, unless that is ahead of `sent_pos`. `version` rises from call
-  // to call and from owner to owner.
-  void write_run(const std::string& run_uid, std::uint64_t version, std::uint64_t sent_pos, bool with_snapshot);
+  // The run's row, its changed alerts, and its newest snapshot, unless that is ahead of `sent_pos`. What is written under a
+  // term goes above all that is there of it, whatever the clock says.
+  void write_run(const std::string& run_uid, std::uint64_t term, std::int64_t now_ms, std::uint64_t sent_pos,
+                 bool with_snapshot);
 
  private:
   void write_rows(Batch& batch);
@@ -52,6 +53,7 @@ class Writer {
     std::map<std::pair<std::uint32_t, engine::Incarnation>, std::uint32_t> deltas;  // sent, of each stream
     std::map<std::string, std::int64_t> alerts;                                     // change that was sent, by id
     std::optional<std::map<std::string, std::int64_t>> alert_versions;              // newest there, by id; read when needed
+    std::optional<std::uint64_t> version;  // newest of rows there up to this term; read when needed
     std::uint64_t snapshot_pos = 0;
     bool streams_sent = false;
     std::uint64_t term = 0;
@@ -60,6 +62,8 @@ class Writer {
   std::map<std::string, Known> known_;  // by run_uid
   // What was sent of the run under this term: another owner may have written since the one before.
   Known& known(const std::string& run_uid, std::uint64_t term);
+  // Of the run's next rows.
+  std::uint64_t next_version(const std::string& run_uid, std::uint64_t term, std::int64_t now_ms);
 };
 
 }  // namespace scalewatch::clickhouse

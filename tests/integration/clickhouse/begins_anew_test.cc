@@ -52,7 +52,7 @@ TEST_F(BeginsAnew, ClaimsGoAboveAllThatIsKnownOfARun) {
   engine::CommitBatch made;
   made.runs = {{.run_uid = "000000000000000a", .name = "name's", .created_ms = 1, .overview = {}}};
   store->commit(made);
-  writer.write_run("000000000000000a", row_version(4, 1000), 0, false);
+  writer.write_run("000000000000000a", 4, 1000, 0, false);
   EXPECT_EQ(shared.claim("name's", "a", 0), 5U) << "the run's row is of term 4";
   Block marks(columns_of("batches"));
   const std::uint64_t none = 0;

@@ -140,6 +140,35 @@ TEST_F(ClickHouseTest, EntriesThatALaterOwnerReplacedAreNoAnswer) {
   EXPECT_EQ(told, (std::vector<std::string>{"first", "second"}));
 }
 
+// Whoever takes the run over says so.
+TEST_F(ClickHouseTest, ReportsThatAreNotThereAsReceivedAnyMoreAreCounted) {
+  TempDir dir;
+  const auto store = history::SqliteStore::open(dir.path, by_hand());
+  constexpr std::size_t kOld = 16;
+  std::size_t number = 0;
+  for (auto& batch : history::one_rank(7, 48)) {
+    for (auto& row : batch.reports) row.time_ms = number++ < kOld ? 1'000'000'000'000 : 1'100'000'000'000;
+    store->commit(batch);
+  }
+  feed(*store, {"u1"});
+  Connection connection(options_);
+  const auto read = [&] {
+    RunLog log([&](const std::string& sql) { return connection.query(sql + " FORMAT RowBinary"); }, "u1");
+    std::size_t reports = 0;
+    engine::CommitBatch newest;
+    log.read(
+        {.run_uid = "u1", .name = "alpha", .overview = {}},
+        [&](engine::CommitBatch&& batch) { reports += batch.reports.size(); }, newest);
+    return std::pair(reports, log.gone());
+  };
+  EXPECT_EQ(read(), std::pair(std::size_t{48}, std::uint64_t{0}));
+  for (std::size_t host = 0; host < connection.hosts(); ++host) {
+    connection.execute_at(
+        host, "ALTER TABLE payloads" + std::string(options_.sharded() ? "_local" : "") + " DROP PARTITION '2001-09-09'");
+  }
+  EXPECT_EQ(read(), std::pair(48 - kOld, std::uint64_t{kOld}));
+}
+
 // A wide model's reports are large: neither server holds many of them at once.
 TEST_F(ClickHouseTest, ALogIsReadInPagesOfAboutTheSameSize) {
   constexpr std::uint64_t kReports = 700;
@@ -192,7 +221,7 @@ TEST_F(ClickHouseTest, OfOneNameTheRunOfTheLatestClaimIsFound) {
     engine::CommitBatch made;
     made.runs = {{.run_uid = uid, .name = "twice", .created_ms = static_cast<std::int64_t>(term), .overview = {}}};
     store->commit(made);
-    writer.write_run(uid, row_version(term, 1000), 0, false);
+    writer.write_run(uid, term, 1000, 0, false);
   }
   EXPECT_EQ(shared.find_run("twice")->row.run_uid, "0000000000000002");
   EXPECT_EQ(shared.find_run("twice")->row_term, 2U);
