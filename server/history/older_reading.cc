@@ -61,7 +61,14 @@ std::optional<std::pair<std::uint64_t, std::uint64_t>> OlderReading::bounds(std:
 
 std::optional<std::uint64_t> OlderReading::next(std::uint64_t attempt) const {
   if (attempt >= floor_) return std::nullopt;
-  const auto found = history_.places(range(attempt, floor_ - 1), 1);
+  std::size_t ranks = 0;
+  std::optional<std::uint32_t> last;
+  for (const auto& [key, stream] : streams_) {
+    if (last != key.first) ++ranks;
+    last = key.first;
+  }
+  // As many as a whole attempt has, for its ranks are asked for next.
+  const auto found = history_.places(range(attempt, floor_ - 1), ranks + 1);
   if (found.empty()) return std::nullopt;
   return found.front().attempt;
 }

@@ -8,7 +8,7 @@ namespace scalewatch::history {
 
 namespace {
 
-constexpr std::size_t kPagePlaces = 1024;
+constexpr std::size_t kFewPlaces = 32;
 constexpr std::size_t kMostPlaces = 65'536;
 constexpr std::size_t kMostReports = 4096;
 constexpr std::size_t kMostScalers = 65'536;
@@ -113,10 +113,10 @@ std::size_t OlderWalk::width_from(std::uint64_t attempt) const {
   return std::clamp<std::size_t>(width, 1, limits_.attempts);
 }
 
-void OlderWalk::open(const OlderRange& rest) {
+void OlderWalk::open(const OlderRange& rest, std::size_t limit) {
   const std::size_t width = width_from(rest.first);
-  std::size_t limit = kPagePlaces;
-  if (width > 1) limit = std::clamp(width * (measure_.places / measure_.attempts + 1), limit, kMostPlaces);
+  limit = std::max(limit, kFewPlaces);
+  if (width > 1) limit = std::max(limit, std::min(width * (measure_.places / measure_.attempts + 1), kMostPlaces));
   before_ = std::exchange(measure_, {});
   bool cut = false;
   auto places = whole_attempts<OlderPlace>(limit, [&](std::size_t most) {
@@ -139,8 +139,8 @@ std::vector<OlderPlace> OlderWalk::places(const OlderRange& range, std::size_t l
     return known() ? part_of(window_->places, {range.first, range.last}, limit) : history_.places(range, limit);
   }
   position_ = range.first;
-  if (!known() || Clock::now() - window_->read_at >= limits_.fresh) open(range);
-  for (OlderRange rest = range;; open(rest)) {
+  if (!known() || Clock::now() - window_->read_at >= limits_.fresh) open(range, limit);
+  for (OlderRange rest = range;; open(rest, limit)) {
     auto found = part_of(window_->places, {rest.first, rest.last}, limit);
     if (!found.empty()) position_ = found.front().attempt;
     if (!found.empty() || window_->attempts.last >= range.last) return found;

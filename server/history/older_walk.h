@@ -107,8 +107,8 @@ class OlderWalk final : public OlderHistory {
     Clock::duration spent{};
   };
 
-  // Opens a window that begins with the first attempt of `rest`.
-  void open(const OlderRange& rest);
+  // Opens a window that begins with the first attempt of `rest`. `limit`: places that it may have alone.
+  void open(const OlderRange& rest, std::size_t limit);
   [[nodiscard]] std::size_t width_from(std::uint64_t attempt) const;
   [[nodiscard]] bool is_mine(const OlderRange& range) const;
   // What is asked of a part of the window, out of `held`: no more than `most` rows are read at once.

@@ -134,6 +134,26 @@ TEST_F(Walk, AsksForManyAttemptsAtOnce) {
       "rank 1", [](auto& request) { request.set_rank(1); }, kMost);
 }
 
+TEST_F(Walk, SummariesReadNoRecords) {
+  const auto asked = [&](bool summary) {
+    older_.emplace(options_);
+    const auto old = api(true);
+    v1::GetAttemptRequest request;
+    request.set_run("u1");
+    request.set_attempt(100);
+    request.set_summary_only(summary);
+    v1::GetAttemptResponse page;
+    const std::uint64_t before = questions();
+    EXPECT_TRUE(old->get_attempt(request, page).ok());
+    return questions() - before;
+  };
+  const std::uint64_t all = asked(false);
+  EXPECT_LT(asked(true), all);
+  empty("payloads");
+  EXPECT_GT(asked(false), all);
+  EXPECT_LT(asked(true), all);
+}
+
 TEST_F(Walk, AsksForManyAttemptsAtOnceOfWhichNoPayloadIsLeft) {
   empty("payloads");
   check(
