@@ -1,9 +1,11 @@
 """Servers that share their runs: any answers for all, an owner that dies or stops is followed, and clocks need not agree."""
 import json
 import pathlib
+import sqlite3
 import struct
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "durability"))
 from facts import SETTINGS, assert_equal, facts
@@ -183,6 +185,30 @@ class Fleet(FleetCase):
             return {body["alert_id"] for body in sink.bodies() if body["transition"] == transition and body["alert_id"].split("/")[0] in first}
 
         wait_for("their ends", lambda: told("resolved") >= told("firing"))
+
+    def test_a_run_that_retention_removed_is_brought_once_for_many_questions(self):
+        clickhouse = self.click()
+        server = self.fleet("a", clickhouse, settings=("history.max_age=1s", "history.retention_every=1s"))["a"]
+        self.assertEqual(self.spawn(self.job({"a": server}, "healthy", "old", "--steps", str(STEPS), "--batch", "16")).wait(180), 0)
+        self.finished(server, "old")
+        there = "SELECT argMax(status, version) FROM runs WHERE name = 'old'"
+        wait_for("its end in ClickHouse", lambda: clickhouse.query(there, "scalewatch") == "2\n")
+        server.kill()
+        server.start()  # a run that has ended is not in its memory any more
+
+        def stored():
+            with sqlite3.connect(f"file:{server.history}?mode=ro", uri=True) as history:
+                return [number for number, in history.execute("SELECT id FROM streams")]
+
+        wait_for("its removal", lambda: not stored())
+        brought = set()
+        for _ in range(4):
+            self.assertEqual(self.summary(server, "old")["attempts"], str(STEPS))
+            self.assertEqual(server.api("runs/old/attempts/3")["attempt"]["attempt"], "3")
+            brought.update(stored())
+            time.sleep(3)  # while retention looks
+        brought.update(stored())
+        self.assertEqual(len(brought), 1, brought)  # their numbers are not given out again
 
     def test_clocks_need_not_agree(self):
         shim = BIN.parent / "lib/libclock_shift.so"
