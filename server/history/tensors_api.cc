@@ -2,14 +2,17 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/history/api_impl.h"
 #include "server/history/attempt_records.h"
 #include "server/history/older_answers.h"
+#include "server/history/older_reading.h"
 #include "server/history/page_token.h"
 #include "server/history/tensor_series.h"
 #include "server/names/nearest.h"
@@ -66,6 +69,97 @@ std::uint32_t Api::tensor_named(const Catalog& catalog, const std::string& name,
   throw ApiError{{engine::Status::kNotFound, "unknown tensor \"" + name + "\"" + with_role + nearest.text()}};
 }
 
+namespace {
+
+// The newest record of each tensor of a page.
+class NewestRecords {
+ public:
+  NewestRecords(Reading& reading, const Catalog& catalog, ReportReader& reader, const std::vector<std::uint32_t>& page,
+                v1::ListTensorsResponse& response)
+      : reading_(reading),
+        reader_(reader),
+        page_(page),
+        response_(response),
+        stored_(reading),
+        records_(catalog, stored_),
+        newest_(page.size()),
+        missing_(page.size()) {}
+
+  // In the newest `most` attempts: one by one, and of what only a shared history has, behind the first, in all that are left at
+  // once. `before` names the attempt before one.
+  void look_back(ReportRange range, std::uint32_t most,
+                 const std::function<std::optional<std::uint64_t>(std::uint64_t)>& before) {
+    std::uint64_t end = std::numeric_limits<std::int64_t>::max();
+    for (std::uint32_t looked = 0; missing_ > 0 && looked < most;) {
+      const auto attempt = before(end);
+      if (!attempt || (looked > 0 && reader_.late())) return;
+      range.first = range.last = *attempt;
+      OlderReading* const older = reading_.older();
+      if (older != nullptr && looked > 0 && *attempt < older->floor()) {
+        range.first -= std::min<std::uint64_t>(range.first, most - looked - 1);
+        older->only(missing());
+      }
+      const std::uint32_t read = read_all(range);
+      if (read == 0) return;
+      tell();
+      looked += read;
+      end = range.first;
+    }
+  }
+
+ private:
+  // Names of those that none was found of.
+  [[nodiscard]] OlderHistory::Tensors missing() const {
+    OlderHistory::Tensors names;
+    for (const auto& tensor : response_.tensors()) {
+      if (!tensor.has_last()) names.emplace_back(tensor.info().name(), tensor.info().role());
+    }
+    return names;
+  }
+  // Returns how many attempts; 0: the time was over before the newest of them.
+  std::uint32_t read_all(const ReportRange& range) {
+    std::uint32_t attempts = 0;
+    std::uint64_t attempt = 0;
+    const auto close = [&] {
+      for (std::size_t i = 0; i < page_.size(); ++i) {
+        if (!records_.of(page_[i]).empty()) newest_[i] = {attempt, records_.of(page_[i]).total()};
+      }
+      records_.clear();
+    };
+    const auto rest = reader_.read(range, [&](const RankReports& reports) {
+      if (attempts == 0 || reports.front().attempt != attempt) {
+        close();
+        ++attempts;
+      }
+      attempt = reports.front().attempt;
+      records_.add(reports);
+    });
+    if (rest) return 0;
+    close();
+    return std::max(attempts, 1U);
+  }
+  void tell() {
+    for (std::size_t i = 0; i < page_.size(); ++i) {
+      auto& tensor = *response_.mutable_tensors(static_cast<int>(i));
+      if (tensor.has_last() || !newest_[i]) continue;
+      tensor.set_last_attempt(newest_[i]->first);
+      *tensor.mutable_last() = to_proto(newest_[i]->second);
+      --missing_;
+    }
+  }
+
+  Reading& reading_;
+  ReportReader& reader_;
+  const std::vector<std::uint32_t>& page_;
+  v1::ListTensorsResponse& response_;
+  StoredRecords stored_;
+  AttemptRecords records_;
+  std::vector<std::optional<std::pair<std::uint64_t, Measured>>> newest_;  // of the page's tensors
+  std::size_t missing_ = 0;
+};
+
+}  // namespace
+
 void Api::do_list_tensors(const v1::ListTensorsRequest& request, v1::ListTensorsResponse& response) {
   const std::size_t size = checked_page_size(request.page_size());
   const auto token = read_token(request.page_token(), kToken, 3);
@@ -93,28 +187,11 @@ void Api::do_list_tensors(const v1::ListTensorsRequest& request, v1::ListTensors
     tensor.set_ranks(catalog->tensors[next].ranks);
   }
 
-  // Newest record of each, looking back from the newest attempt.
   Reading reading(pool_, older_);
   ReportReader reader(reading, *catalog, deadline());
-  StoredRecords stored(reading);
-  AttemptRecords records(*catalog, stored);
-  std::size_t missing = page.size();
-  std::uint64_t attempt = std::numeric_limits<std::int64_t>::max();
-  for (std::uint32_t looked = 0; missing > 0 && looked < limits_.newest_record_attempts; ++looked) {
-    const auto before = last_attempt_before(reading, run.id, run.row.segment, attempt);
-    if (!before || (looked > 0 && reader.late())) break;
-    attempt = *before;
-    records.clear();
-    reader.read({run.id, run.row.segment, attempt, attempt, std::nullopt},
-                [&](const RankReports& reports) { records.add(reports); });
-    for (std::size_t i = 0; i < page.size(); ++i) {
-      auto& tensor = *response.mutable_tensors(static_cast<int>(i));
-      if (tensor.has_last() || records.of(page[i]).empty()) continue;
-      tensor.set_last_attempt(attempt);
-      *tensor.mutable_last() = to_proto(records.of(page[i]).total());
-      --missing;
-    }
-  }
+  NewestRecords(reading, *catalog, reader, page, response)
+      .look_back({run.id, run.row.segment, 0, 0, {}}, limits_.newest_record_attempts,
+                 [&](std::uint64_t attempt) { return last_attempt_before(reading, run.id, run.row.segment, attempt); });
 }
 
 namespace {

@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::uint64_t kAttempts = 260;
 constexpr std::uint32_t kRanks = 3;
-constexpr std::uint32_t kFew = 30;  // tensors
+constexpr std::uint32_t kFew = 30;   // tensors
+constexpr std::uint32_t kNever = 2;  // of which no record comes
 constexpr std::uint64_t kGapAt = 130;
 constexpr std::uint64_t kGap = 70'000;  // attempts that nobody reported
 
@@ -25,7 +26,7 @@ engine::CommitBatch closed_run() {
   engine::CommitBatch batch;
   batch.runs = {history::run_row("u1", "alpha")};
   auto tensors = history::tensors();
-  tensors.resize(kFew);
+  tensors.resize(kFew + kNever);
   std::uint64_t pos = 0;
   std::vector<engine::IncarnationRow> streams;
   for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
@@ -132,6 +133,24 @@ TEST_F(Walk, AsksForManyAttemptsAtOnce) {
       "summaries", [](auto& request) { request.set_summary_only(true); }, kMost);
   check(
       "rank 1", [](auto& request) { request.set_rank(1); }, kMost);
+}
+
+// The newest records of tensors that have none are looked for in many attempts.
+TEST_F(Walk, AListLooksBackAtOnce) {
+  v1::ListTensorsRequest request;
+  request.set_run("u1");
+  request.set_page_size(1000);
+  v1::ListTensorsResponse expected;
+  v1::ListTensorsResponse got;
+  ASSERT_TRUE(api(false)->list_tensors(request, expected).ok());
+  ASSERT_EQ(expected.tensors_size(), kFew + kNever);
+  const auto old = api(true);
+  const std::uint64_t before = questions();
+  ASSERT_TRUE(old->list_tensors(request, got).ok());
+  const std::uint64_t asked = questions() - before;
+  std::printf("list: %llu questions\n", static_cast<unsigned long long>(asked));
+  EXPECT_EQ(got.DebugString(), expected.DebugString());
+  EXPECT_LE(asked, 40U);
 }
 
 TEST_F(Walk, SummariesReadNoRecords) {
