@@ -24,6 +24,11 @@ class StreamTables {
   // One that has at least so many tensors, if the store has them.
   const std::vector<TensorKey>& of(const std::string& run_uid, std::uint32_t rank, const engine::Incarnation& incarnation,
                                    std::size_t at_least);
+  // Those of other runs are read again when they are needed.
+  template <class IsKept>
+  void keep_only(const IsKept& is_kept) {
+    std::erase_if(tables_, [&](const auto& run) { return !is_kept(run.first); });
+  }
 
  private:
   history::SqliteStore& store_;
@@ -58,6 +63,7 @@ class BatchMaker {
   // Fills `ready`, which is empty, in the order that it is sent in. What was about to be sent before a crash comes first and
   // alone, so that it is the same batch. On an exception it is empty, too.
   void make(std::vector<Due> due, ReadyBatch& ready);
+  StreamTables& tables() { return tables_; }
 
  private:
   void read(const Due& run, ReadyBatch& ready);

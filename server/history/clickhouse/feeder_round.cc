@@ -249,12 +249,13 @@ bool Feeder::write_rows() {
   }
   std::map<std::string, std::uint32_t> marks;
   for (std::size_t i = 0; i < due.size(); ++i) {
-    const DueRow& one = due[i];
+    DueRow& one = due[i];
     try {
       // Before it is read: what changes meanwhile is sent again.
       const auto mark = who_.claims ? std::nullopt : state_.row_mark(one.run_uid);
       if (mark) marks[one.run_uid] = mark->now;
-      writer_.write_run(one.run_uid, one.term, next_ms(), one.pos, one.snapshot);
+      // One that is ahead goes with the next row, for the log will be there by then.
+      if (!writer_.write_run(one.run_uid, one.term, next_ms(), one.pos, one.snapshot)) one.snapshot = false;
     } catch (...) {
       {
         std::lock_guard lock(mutex_);
@@ -270,7 +271,10 @@ bool Feeder::write_rows() {
   if (!marks.empty()) state_.rows_sent(marks);
   std::lock_guard lock(mutex_);
   runs_.forget_quiet(now);
-  seqs_.keep_only([&](const std::string& run_uid) { return runs_.knows(run_uid); });
+  const auto is_kept = [&](const std::string& run_uid) { return runs_.knows(run_uid); };
+  seqs_.keep_only(is_kept);
+  writer_.keep_only(is_kept);
+  maker_.tables().keep_only(is_kept);
   settled_.notify_all();
   return more;
 }

@@ -104,10 +104,10 @@ void Writer::write_streams(const std::string& run_uid, std::uint64_t version) {
   known.streams_sent = true;
 }
 
-void Writer::write_run(const std::string& run_uid, std::uint64_t term, std::int64_t now_ms, std::uint64_t sent_pos,
+bool Writer::write_run(const std::string& run_uid, std::uint64_t term, std::int64_t now_ms, std::uint64_t sent_pos,
                        bool with_snapshot) {
   const auto row = store_.find_run(run_uid);
-  if (!row || row->run_uid != run_uid) return;
+  if (!row || row->run_uid != run_uid) return true;
   Known& sent = known(run_uid, term);
   const std::uint64_t version = next_version(run_uid, term, now_ms);
   const std::uint64_t run = run_key(run_uid);
@@ -115,13 +115,15 @@ void Writer::write_run(const std::string& run_uid, std::uint64_t term, std::int6
   write_streams(run_uid, version);
   write_row(*row, version);
   write_alerts(run_uid);
-  if (!with_snapshot) return;
+  if (!with_snapshot) return true;
   const auto snapshot = store_.newest_snapshot(run_uid);
-  if (!snapshot || snapshot->pos > sent_pos || snapshot->pos <= sent.snapshot_pos || snapshot->state.empty()) return;
+  if (!snapshot || snapshot->pos <= sent.snapshot_pos || snapshot->state.empty()) return true;
+  if (snapshot->pos > sent_pos) return false;
   Block snapshots(columns_of("snapshots"));
   add_row(snapshots, run, version, snapshot->pos, engine::log_needed_after(snapshot->state), snapshot->state);
   connection_.insert("snapshots", snapshots);
   sent.snapshot_pos = snapshot->pos;
+  return true;
 }
 
 void Writer::write_row(const engine::RunRow& row, std::uint64_t version) {

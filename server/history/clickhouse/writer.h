@@ -31,12 +31,17 @@ class Writer {
   // What was sent may be gone there: all that stands beside logs is sent again. The second: of one run.
   void forget() { known_.clear(); }
   void forget(const std::string& run_uid) { known_.erase(run_uid); }
+  // What is known of other runs is read again when it is needed.
+  template <class IsKept>
+  void keep_only(const IsKept& is_kept) {
+    std::erase_if(known_, [&](const auto& run) { return !is_kept(run.first); });
+  }
   // Everything of the batch, which is finished, then its marks: what has no mark yet counts for nothing when a run is taken
   // over. A repeat changes no answer.
   void write(Batch& batch, std::int64_t now_ms);
-  // The run's row, its changed alerts, and its newest snapshot, unless that is ahead of `sent_pos`. What is written under a
-  // term goes above all that is there of it, whatever the clock says.
-  void write_run(const std::string& run_uid, std::uint64_t term, std::int64_t now_ms, std::uint64_t sent_pos,
+  // The run's row, its changed alerts, and its newest snapshot, unless that is ahead of `sent_pos`: then it returns false. What
+  // is written under a term goes above all that is there of it, whatever the clock says.
+  bool write_run(const std::string& run_uid, std::uint64_t term, std::int64_t now_ms, std::uint64_t sent_pos,
                  bool with_snapshot);
 
  private:

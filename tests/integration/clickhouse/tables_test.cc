@@ -73,8 +73,11 @@ TEST_F(ClickHouseTest, ARunsRowIsTheNewestOneWhateverTheClockSays) {
   batch.runs[0].status = 2;
   batch.snapshots = {{"u1", 2, "second"}};
   store->commit(batch);
-  Writer(options_, *store, "here").write_run("u1", kTerm, now, 2, true);
-  EXPECT_EQ(query("SELECT argMax(status, version), uniqExact(version) FROM runs"), "2\t2\n");
+  EXPECT_FALSE(Writer(options_, *store, "here").write_run("u1", kTerm, now, 1, true))
+      << "the log is not there up to the snapshot";
+  EXPECT_EQ(query("SELECT argMax(pos, version) FROM snapshots"), "1\n");
+  EXPECT_TRUE(Writer(options_, *store, "here").write_run("u1", kTerm, now, 2, true));
+  EXPECT_EQ(query("SELECT argMax(status, version), uniqExact(version) FROM runs"), "2\t3\n");
   EXPECT_EQ(query("SELECT argMax(pos, version) FROM snapshots"), "2\n");
   // An owner of before, whose clock is far ahead, writes once more: it stays behind.
   batch.runs[0].status = 1;
