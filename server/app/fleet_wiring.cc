@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "server/app/log.h"
+#include "server/history/feed_state.h"
+#include "server/history/store_watch.h"
 
 namespace scalewatch::app {
 
@@ -64,6 +66,10 @@ fleet::Parts parts_of(const Config& config, history::SqliteStore& store, history
     parts.import = [shared, &store](const std::string& run_uid, std::uint64_t term) {
       return history::import_run(*shared, run_uid, term, store);
     };
+    const auto state = std::make_shared<history::FeedState>(store);
+    parts.last_place = [state](const std::string& run_uid) { return state->last_place(run_uid); };
+    parts.doubted = [state] { return state->doubted(); };
+    parts.trust = [state](const std::string& run_uid) { state->trust(run_uid); };
   }
   parts.alerts_come = [&book, &store](const std::string& run_uid) {
     alerts_move(book, run_uid, [&] {
@@ -85,6 +91,8 @@ std::unique_ptr<FleetWiring> FleetWiring::make(const Config& config, history::Sq
                                                history::SharedHistory* shared, history::SharedFeed* feed,
                                                alerting::AlertBook& book) {
   if (!config.fleet.on()) return nullptr;
+  // Others, and this server itself, may have shared what the store does not have: see Fleet::find_own().
+  if (shared != nullptr && store.loss().may_miss()) history::FeedState(store).doubt_all();
   return std::unique_ptr<FleetWiring>(new FleetWiring(config, store, shared, feed, book));
 }
 

@@ -120,6 +120,10 @@ void Fleet::decide(const std::string& run) {
   const auto run_lock = run_locks_.hold(run);
   Entry made;
   Answer answer = decision(run, made);
+  settle(run, std::move(made), std::move(answer));
+}
+
+void Fleet::settle(const std::string& run, Entry made, Answer answer) {
   std::vector<Done> waiting;
   {
     const std::lock_guard lock(mutex_);
@@ -197,7 +201,8 @@ bool Fleet::is_own(const engine::RunRow& row) const {
 bool Fleet::is_newest(const history::SharedRun& there, const std::string& local_uid) const {
   if (there.row.run_uid != local_uid) return false;
   const auto term = parts_.feed->term_of(local_uid);
-  return !term || there.row_term <= *term;
+  if (!term) return true;
+  return there.row_term <= *term && parts_.shared->last_place(local_uid, *term) <= parts_.last_place(local_uid);
 }
 
 std::uint64_t Fleet::term_here(const std::string& run_uid) const {

@@ -48,6 +48,11 @@ struct Parts {
   bool required = false;  // clients keep their reports until they are shared: no run is taken while it can't be read
   // history::import_run into `store`.
   std::function<bool(const std::string& run_uid, std::uint64_t term)> import{};
+  // How far the log of a run goes that is in `store`; of one that is doubted, went at the start that found commits missing.
+  // Which runs are; and that one was looked at (history::FeedState). All throw StoreError.
+  std::function<std::uint64_t(const std::string& run_uid)> last_place{};
+  std::function<std::vector<std::string>()> doubted{};
+  std::function<void(const std::string& run_uid)> trust{};
   // The run's alerts are in the store, or are another server's from now on. What that changes is staged by then.
   std::function<void(const std::string& run_uid)> alerts_come{};
   std::function<void(const std::string& run_uid)> alerts_go{};
@@ -109,6 +114,7 @@ class Fleet final : public engine::RunPlacement {
   };
 
   void decide(const std::string& run);
+  void settle(const std::string& run, Entry made, Answer answer);
   // From here on to note_gone(): the run's lock is held.
   // The run is in memory, and others may have had it since: what is here is given up then. True when it stays.
   [[nodiscard]] bool still_own(const std::string& run);
@@ -116,7 +122,8 @@ class Fleet final : public engine::RunPlacement {
   [[nodiscard]] Answer take(const std::string& run, Entry& entry);
   // As far as this server knew when it last had it: see note_gone().
   [[nodiscard]] bool is_own(const engine::RunRow& row) const;
-  // What of it is shared was sent from here, or brought here.
+  // What of it is shared was sent from here, or brought here, and the store still has it: one that was put back from a backup
+  // may not.
   [[nodiscard]] bool is_newest(const history::SharedRun& there, const std::string& local_uid) const;
   // The term of the claim under which this server had what it has stored of a run; 0: none.
   [[nodiscard]] std::uint64_t term_here(const std::string& run_uid) const;
@@ -133,8 +140,13 @@ class Fleet final : public engine::RunPlacement {
   // was taken is stored.
   void yield(const std::string& run, const std::string& run_uid, const Instance* to);
   [[nodiscard]] bool claimed_since(const history::SharedRun& claim);
-  // False: the shared history can't be read now.
-  [[nodiscard]] bool adopt(const engine::RunRow& row);
+  // Of a run of before a restart; `look`: whether what is here of it is the newest is all that is asked. False: the shared
+  // history can't be read now.
+  [[nodiscard]] bool adopt(const engine::RunRow& row, bool look);
+  // What is here of a run that was doubted is as it should be.
+  void trust(const std::string& run_uid);
+  // What is shared of a run of before takes the place of what is here. False: it does not now.
+  bool bring_back(const std::string& run);
   void feed(const std::string& run, const std::string& run_uid);
   void note_gone(engine::RunRow row, const std::string& owner);
   // The run's alerts are another server's matter, and it is looked at later whether that one knows of all.
@@ -177,7 +189,13 @@ class Fleet final : public engine::RunPlacement {
   std::vector<Peer*> came_back_;
   std::map<std::string, std::chrono::steady_clock::time_point> given_up_;  // by run_uid: when its alerts are looked at
   std::vector<std::pair<std::string, history::SharedRun>> lost_;           // run_uid, who has it now
-  std::deque<std::string> of_before_;             // run_uids that are to be looked at; of the upkeep's thread
+  struct OfBefore {
+    std::string run_uid;
+    bool look = false;  // see adopt()
+  };
+  std::deque<OfBefore> of_before_;                // that are to be looked at; of the upkeep's thread
+  std::vector<OfBefore> later_;                   // the same, not at once
+  std::set<std::string> doubted_;                 // run_uids; of the upkeep's thread
   std::map<std::string, std::uint64_t> orphans_;  // run_uid and row_version; of the upkeep's thread
   std::chrono::steady_clock::time_point looked_for_orphans_{};
   std::chrono::steady_clock::time_point looked_for_over_{};

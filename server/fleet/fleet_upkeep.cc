@@ -169,6 +169,7 @@ void Fleet::feed(const std::string& run, const std::string& run_uid) {
     }
     if (others || (there && !is_newest(*there, run_uid))) {
       const Peer* owner = others ? peers_.named(there->instance) : nullptr;
+      if (!others) of_before_.push_back({run_uid});  // whether or not its clients come
       return yield(run, run_uid, owner == nullptr ? nullptr : &owner->instance());
     }
   }

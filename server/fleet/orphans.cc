@@ -1,6 +1,7 @@
 // Runs that only the shared history has: those whose server is gone and that no client comes for, and those that are asked for.
 #include <spdlog/spdlog.h>
 
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -39,13 +40,15 @@ void Fleet::take_orphans() {
   const auto now = SteadyClock::now();
   if (now - looked_for_orphans_ < kPatience * options_.down_after) return;
   looked_for_orphans_ = now;
+  std::move(later_.begin(), later_.end(), std::back_inserter(of_before_));
+  later_.clear();
   const auto before = std::exchange(orphans_, {});
   try {
     for (const history::SharedRun& run : parts_.shared->list_runs(kMaxOrphans, Which::kRunning)) {
       const std::string& name = run.row.name;
       if (run.instance.empty() || engine_->holds(name)) continue;
       const bool own = run.instance == self().name && is_newest(run, run.row.run_uid);
-      if (own && ended_here(run.row.run_uid)) of_before_.push_back(run.row.run_uid);
+      if (own && ended_here(run.row.run_uid)) of_before_.push_back({run.row.run_uid});
       if (own || home_of(name, false) != nullptr) continue;
       if (is_there(run.instance) && run.instance != self().name) continue;
       orphans_[run.row.run_uid] = run.row_version;

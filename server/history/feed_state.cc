@@ -114,11 +114,52 @@ void FeedState::sent(const std::map<std::string, std::uint64_t>& to_pos, const s
   });
 }
 
+namespace {
+
+// Of `runs`. What retention has removed was sent.
+constexpr const char* kLastPlace =
+    "max(coalesce((SELECT max(pos) FROM reports WHERE run = runs.id), 0), coalesce((SELECT max(pos) FROM inputs WHERE run = "
+    "runs.id), 0), coalesce((SELECT max(pos) FROM snapshots WHERE run = runs.id), 0), feed_runs.pos)";
+
+}  // namespace
+
+void FeedState::doubt_all() {
+  store_.write(WriteClass::kCommit, [](Connection& writer) {
+    writer.execute((std::string("UPDATE feed_runs SET term = coalesce(term, 0), last_place = (SELECT ") + kLastPlace +
+                    " FROM runs WHERE uid = run_uid) WHERE last_place IS NULL")
+                       .c_str());
+  });
+}
+
+std::vector<std::string> FeedState::doubted() {
+  ReadPool::Lease lease(store_.readers(), ReadPool::Limit::kNone);
+  Query query(*lease, "SELECT run_uid FROM feed_runs WHERE last_place IS NOT NULL ORDER BY run_uid");
+  std::vector<std::string> runs;
+  while (query.step()) runs.push_back(query.bytes(0));
+  return runs;
+}
+
+void FeedState::trust(const std::string& run_uid) {
+  store_.write(WriteClass::kCompaction, [&](Connection& writer) {
+    Query(writer, "UPDATE feed_runs SET last_place = NULL WHERE run_uid = ?", run_uid).run();
+  });
+}
+
+std::uint64_t FeedState::last_place(const std::string& run_uid) {
+  ReadPool::Lease lease(store_.readers());
+  Query query(*lease,
+              (std::string("SELECT coalesce(feed_runs.last_place, ") + kLastPlace +
+               ") FROM runs JOIN feed_runs ON feed_runs.run_uid = uid WHERE uid = ?")
+                  .c_str(),
+              run_uid);
+  return query.step() ? query.u64(0) : 0;
+}
+
 void FeedState::owned(const std::string& run_uid, std::uint64_t term) {
   store_.write(WriteClass::kCommit, [&](Connection& writer) {
     Query(writer,
           "INSERT INTO feed_runs (run_uid, pos, intent, term) VALUES (?, 0, 0, ?) ON CONFLICT (run_uid) DO UPDATE SET term = "
-          "excluded.term",
+          "excluded.term, last_place = NULL",
           run_uid, term)
         .run();
   });

@@ -50,6 +50,14 @@ class FeedState {
   // It was: up to these places and seqs.
   void sent(const std::map<std::string, std::uint64_t>& to_pos, const std::map<Stream, std::uint64_t>& seqs);
 
+  // The store misses commits that were durable: of each run it is noted how far its log goes, until it is owned, imported or
+  // trusted. Durable with a later commit.
+  void doubt_all();
+  std::vector<std::string> doubted();
+  void trust(const std::string& run_uid);
+  // The last place of a run's log that is here; of one that is doubted, that was here then.
+  std::uint64_t last_place(const std::string& run_uid);
+
   // What is here is fed under this term from now on.
   void owned(const std::string& run_uid, std::uint64_t term);
   // Everything of the run up to this place in its log, and all of its attempts by segment below these, came from there, and is

@@ -284,7 +284,8 @@ CREATE TABLE IF NOT EXISTS feed_runs (
   pos INTEGER NOT NULL,              -- of the run's log: sent up to here, inclusive
   intent INTEGER NOT NULL,           -- and what is being sent goes up to here; a repeat sends the same again
   term INTEGER,                      -- of the claim under which it is here; 0: none; NULL: not known (added later)
-  row_mark INTEGER                   -- of the run's row and alerts as they were sent last; NULL: not known (added later)
+  row_mark INTEGER,                  -- of the run's row and alerts as they were sent last; NULL: not known (added later)
+  last_place INTEGER                 -- a start found commits missing: how far the log went then; else NULL (added later)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS feed_streams (
   stream INTEGER PRIMARY KEY,        -- streams.id
@@ -331,7 +332,7 @@ COMMIT;
 }
 
 void add_feed_columns(Connection& connection) {
-  for (const std::string column : {"term", "row_mark"}) {
+  for (const std::string column : {"term", "row_mark", "last_place"}) {
     const std::string known = "SELECT count(*) FROM pragma_table_info('feed_runs') WHERE name = '" + column + "'";
     if (connection.scalar(known.c_str()) > 0) continue;
     connection.execute(("ALTER TABLE feed_runs ADD COLUMN " + column + " INTEGER").c_str());

@@ -45,6 +45,10 @@ class SharedHistory {
   // By run_uid, else by name. Of several of that name (a server died before it could share the one that it had made) the one
   // that was sent under the latest claim.
   virtual std::optional<SharedRun> find_run(const std::string& name_or_uid) = 0;
+  // By name alone: a run may be called as another one's run_uid.
+  virtual std::optional<SharedRun> find_named(const std::string& name) = 0;
+  // How far the log of a run was sent under the claim of this term; 0: nothing was.
+  virtual std::uint64_t last_place(const std::string& run_uid, std::uint64_t term) = 0;
   // Alerts of all runs that are open (firing or acknowledged), worst first.
   virtual std::vector<engine::AlertRow> open_alerts(std::size_t limit) = 0;
   // Of all alerts of a run, whatever became of them.

@@ -153,6 +153,7 @@ StoreWatch::StoreWatch(Connection& writer, const std::filesystem::path& database
     : database_(database), database_id_(file_at(database.string())), marks_(database.parent_path() / "history.mark") {
   auto found = read_state(writer);
   State state = found.value_or(State{new_uid()});
+  loss_.unmarked = !mark && found;
   const bool same = mark && mark->store == state.uid;
   if (mark && (!same || mark->commit > state.commits)) {
     loss_.commits = same ? mark->commit - state.commits : mark->commit;

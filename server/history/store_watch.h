@@ -20,6 +20,8 @@ struct StoreLoss {
   std::int64_t since_ms = 0;       // newest commit that is there; 0 = none is
   std::int64_t until_ms = 0;       // newest commit that was durable
   std::uint64_t commits_ever = 0;  // of this store, this start's included
+  bool unmarked = false;           // no mark lay beside it: there may be such
+  [[nodiscard]] bool may_miss() const { return commits > 0 || unmarked; }
 };
 
 // Looks at the files before SQLite does, who would apply any write-ahead log that lies there: one that is not of this

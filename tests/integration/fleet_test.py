@@ -161,6 +161,36 @@ class Fleet(FleetCase):
         status = f"SELECT argMax(status, version) FROM runs WHERE name = '{run}'"
         wait_for("all of it", lambda: (clickhouse.query(there, "scalewatch"), clickhouse.query(status, "scalewatch")) == (f"{STEPS}\n", "2\n"))
 
+    def test_a_store_put_back_from_a_backup_gets_what_was_shared_since(self):
+        """One run goes on while the server is away, the other one has ended since the backup and nobody comes for it."""
+        clickhouse = self.click()
+        servers = self.fleet("a", clickhouse, settings=SETTINGS)
+        server = servers["a"]
+        jobs = [self.spawn(self.job(servers, "nan-data", run, "--ranks", "2", "--steps", str(steps), "--batch", "16", "--step-ms", "60"))
+                for run, steps in (("goes-on", 300), ("ends", 80))]
+        wait_for("some attempts", lambda: all(int(self.summary(server, run)["attempts"]) > 20 for run in ("goes-on", "ends")))
+        backup = self.folder / "backup.db"
+        server.cli("admin", "--data-dir", str(server.data), "backup", str(backup))
+        self.finished(server, "ends")
+        self.assertEqual(jobs[1].wait(60), 0)
+        wait_for("all of it", lambda: clickhouse.query("SELECT status FROM runs FINAL WHERE name = 'ends'", "scalewatch") == "2\n")
+        self.assertEqual(server.stop(), 0)
+        for file in server.data.glob("history.db*"):
+            file.unlink()
+        backup.rename(server.data / "history.db")
+        server.start()
+        self.finished(server, "ends")
+        self.assertEqual(jobs[0].wait(180), 0)
+        self.finished(server, "goes-on")
+        for run, steps in (("goes-on", 300), ("ends", 80)):
+            told = server.api(f"runs/{run}")
+            self.assertEqual(told["run"]["attempts"], str(steps))
+            self.assertEqual([loss for rank in told["ranks"] for loss in rank["losses"]], [])
+            self.assertIn("NonFiniteLoss", [finding["rule"] for finding in told["findings"]])
+        twice = "SELECT count() FROM (SELECT pos, term FROM reports GROUP BY run, pos, term HAVING uniqExact(rank, stream, seq) > 1)"
+        self.assertEqual(clickhouse.query(twice, "scalewatch"), "0\n")
+        wait_for("its end", lambda: clickhouse.query("SELECT status FROM runs FINAL", "scalewatch") == "2\n2\n")
+
     def test_a_page_that_was_never_shared_is_ended_by_who_sent_it(self):
         """Its server died before the run was shared, the trainer with it; the job began anew elsewhere, as another run."""
         clickhouse = self.click()

@@ -82,12 +82,20 @@ std::vector<history::SharedRun> Shared::list_runs(std::size_t limit, Which which
   return runs_where("1", "name", which == Which::kAll ? "1" : "status = " + std::to_string(kRunning), limit);
 }
 
+std::optional<history::SharedRun> Shared::find_by(const std::string& column, const std::string& value) {
+  auto runs = runs_where(column + " = " + quoted(value), column, "1", 1);
+  return runs.empty() ? std::nullopt : std::optional(std::move(runs.front()));
+}
+
 std::optional<history::SharedRun> Shared::find_run(const std::string& name_or_uid) {
-  for (const char* column : {"run_uid", "name"}) {
-    auto runs = runs_where(std::string(column) + " = " + quoted(name_or_uid), column, "1", 1);
-    if (!runs.empty()) return std::move(runs.front());
-  }
-  return std::nullopt;
+  auto run = find_by("run_uid", name_or_uid);
+  return run ? std::move(run) : find_by("name", name_or_uid);
+}
+
+std::uint64_t Shared::last_place(const std::string& run_uid, std::uint64_t term) {
+  const std::string answer =
+      query("SELECT max(to_pos) FROM batches WHERE " + run_is(run_uid) + " AND term = " + std::to_string(term));
+  return RowReader(answer).u64();
 }
 
 namespace {

@@ -23,6 +23,8 @@ class Shared final : public history::SharedHistory {
 
   std::vector<history::SharedRun> list_runs(std::size_t limit, Which which) override;
   std::optional<history::SharedRun> find_run(const std::string& name_or_uid) override;
+  std::optional<history::SharedRun> find_named(const std::string& name) override { return find_by("name", name); }
+  std::uint64_t last_place(const std::string& run_uid, std::uint64_t term) override;
   std::vector<engine::AlertRow> open_alerts(std::size_t limit) override;
   std::set<std::string> alert_ids(const std::string& run_uid) override;
   std::uint64_t claim(const std::string& name, const std::string& instance, std::uint64_t known) override;
@@ -40,6 +42,7 @@ class Shared final : public history::SharedHistory {
   // The newest row of each value of column `one_of`; of these those that `then` says.
   std::vector<history::SharedRun> runs_where(const std::string& where, const std::string& one_of, const std::string& then,
                                              std::size_t limit);
+  std::optional<history::SharedRun> find_by(const std::string& column, const std::string& value);
 
   const Options options_;
   const engine::Clock& clock_;

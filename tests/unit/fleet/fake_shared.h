@@ -43,6 +43,12 @@ inline bool copy_run(const std::string& uid, MemoryStore& from, MemoryStore& to)
   return true;
 }
 
+// `store`'s lock is held.
+inline std::uint64_t last_place_in(MemoryStore& store, const std::string& uid) {
+  const auto& log = store.log[uid];
+  return log.empty() ? 0 : log.rbegin()->first;
+}
+
 class FakeShared final : public history::SharedHistory {
  public:
   std::vector<history::SharedRun> list_runs(std::size_t limit, Which which) override {
@@ -65,6 +71,14 @@ class FakeShared final : public history::SharedHistory {
     const auto row = rows.find_run(name_or_uid);
     const std::lock_guard lock(mutex);
     return row ? std::optional(shared(*row)) : std::nullopt;
+  }
+  std::optional<history::SharedRun> find_named(const std::string& name) override {
+    auto run = find_run(name);
+    return run && run->row.name == name ? std::move(run) : std::nullopt;
+  }
+  std::uint64_t last_place(const std::string& run_uid, std::uint64_t term) override {
+    const std::scoped_lock lock(rows.mutex, mutex);
+    return row_terms[run_uid] == term ? last_place_in(rows, run_uid) : 0;
   }
   std::vector<engine::AlertRow> open_alerts(std::size_t limit) override {
     const std::lock_guard lock(rows.mutex);
@@ -107,6 +121,7 @@ class FakeShared final : public history::SharedHistory {
   std::map<std::string, std::uint64_t> row_versions;
   // Of what each store has of a run, by run_uid: as feed_runs keeps it on a disk.
   std::map<const MemoryStore*, std::map<std::string, std::uint64_t>> terms;
+  std::map<const MemoryStore*, std::map<std::string, std::uint64_t>> doubted;  // how far logs went when commits were missed
 
  private:
   history::SharedRun shared(const engine::RunRow& row) {
@@ -120,6 +135,10 @@ class FakeFeed final : public history::SharedFeed {
 
   void own(const std::string& run_uid, const std::string& /*name*/, std::uint64_t term) override {
     note_term(run_uid, term);
+    {
+      const std::lock_guard lock(shared_.mutex);
+      shared_.doubted[&local_].erase(run_uid);
+    }
     const std::lock_guard lock(mutex_);
     owned_[run_uid] = term;
   }

@@ -150,8 +150,23 @@ class Node {
                        std::erase_if(store->runs, [&](const auto& each) { return row && each.second.name == row->name; });
                      }
                      feed->note_term(uid, term);
+                     trust(*shared, uid);
                      return copy_run(uid, shared->rows, *store);
                    },
+               .last_place =
+                   [this, shared](const std::string& uid) {
+                     const std::scoped_lock lock(store->mutex, shared->mutex);
+                     const auto& doubted = shared->doubted[store.get()];
+                     return doubted.contains(uid) ? doubted.at(uid) : last_place_in(*store, uid);
+                   },
+               .doubted =
+                   [this, shared] {
+                     std::vector<std::string> uids;
+                     const std::lock_guard lock(shared->mutex);
+                     for (const auto& [uid, place] : shared->doubted[store.get()]) uids.push_back(uid);
+                     return uids;
+                   },
+               .trust = [this, shared](const std::string& uid) { trust(*shared, uid); },
                .alerts_come = [this](const std::string& /*uid*/) { moves.note("come"); },
                .alerts_go =
                    [this](const std::string& /*uid*/) {
@@ -199,6 +214,10 @@ class Node {
   }
 
  private:
+  void trust(FakeShared& shared, const std::string& uid) {
+    const std::lock_guard lock(shared.mutex);
+    shared.doubted[store.get()].erase(uid);
+  }
   engine::EngineOptions engine_options() {
     engine::EngineOptions options;
     options.limits = engine::default_limits();

@@ -21,6 +21,8 @@ class EveryRun final : public SharedHistory {
  public:
   std::vector<SharedRun> list_runs(std::size_t /*limit*/, Which /*which*/) override { return {}; }
   std::optional<SharedRun> find_run(const std::string& /*name_or_uid*/) override { return {}; }
+  std::optional<SharedRun> find_named(const std::string& /*name*/) override { return {}; }
+  std::uint64_t last_place(const std::string& /*run_uid*/, std::uint64_t /*term*/) override { return 0; }
   std::vector<engine::AlertRow> open_alerts(std::size_t /*limit*/) override { return {}; }
   std::set<std::string> alert_ids(const std::string& /*run_uid*/) override { return {}; }
   std::uint64_t claim(const std::string& /*name*/, const std::string& /*instance*/, std::uint64_t /*known*/) override {
@@ -136,6 +138,35 @@ TEST_F(Brought, ARemovalEndsWithTheRunThatItBegan) {
   EXPECT_THAT(uids(), ElementsAre("asked"));
   EXPECT_EQ(FeedState(*store_).progress("asked").pos, 3U);
   EXPECT_TRUE(store_->find("asked/a"));
+}
+
+TEST_F(Brought, ADoubtedLogGoesAsFarAsItDidThen) {
+  open({});
+  bring("000000000000000a", 3);
+  FeedState state(*store_);
+  EXPECT_EQ(state.last_place("000000000000000a"), 3U);
+  EXPECT_TRUE(state.doubted().empty());
+  state.doubt_all();
+  EXPECT_THAT(state.doubted(), ElementsAre("000000000000000a"));
+  EXPECT_EQ(state.progress("000000000000000a").term, 3U);
+  const auto grow = [&](std::uint64_t pos) {
+    engine::CommitBatch more;
+    more.inputs.push_back({"000000000000000a", pos, "input"});
+    store_->commit(more);
+  };
+  grow(4);
+  EXPECT_EQ(state.last_place("000000000000000a"), 3U);
+  state.doubt_all();  // once more: what came since is no better
+  EXPECT_EQ(state.last_place("000000000000000a"), 3U);
+  state.trust("000000000000000a");
+  EXPECT_EQ(state.last_place("000000000000000a"), 4U);
+  state.doubt_all();
+  state.owned("000000000000000a", 4);
+  grow(5);
+  EXPECT_EQ(state.last_place("000000000000000a"), 5U);
+  state.doubt_all();
+  bring("000000000000000a", 5);
+  EXPECT_TRUE(state.doubted().empty());
 }
 
 }  // namespace
