@@ -17,8 +17,10 @@ struct Claim {
   std::int64_t claimed_ms = 0;
 };
 
+// Claims that are on any replica by now, or those that the one which answers has.
+enum class Of : std::uint8_t { kAll, kOne };
 // Throws StoreError.
-std::map<std::uint64_t, Claim> newest_claims(Connection& connection, const std::vector<std::uint64_t>& names);
+std::map<std::uint64_t, Claim> newest_claims(Connection& connection, const std::vector<std::uint64_t>& names, Of of = Of::kAll);
 
 // Claims a run's name with a term above `known`, above all claims of it and all that is there of its runs, and that no other
 // claim has. Throws StoreError.

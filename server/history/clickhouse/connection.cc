@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <fstream>
-#include <sstream>
 #include <utility>
 
 #include "server/engine/ports/history_store.h"
@@ -18,41 +16,6 @@ namespace {
 
 constexpr std::size_t kMaxAnswer = std::size_t{1} << 30;
 constexpr long kConnectTimeoutMs = 3000;
-constexpr std::size_t kMaxPassword = 4096;
-
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> parts;
-  std::istringstream in(text);
-  for (std::string part; std::getline(in, part, ',');) {
-    part.erase(0, part.find_first_not_of(' '));
-    part.erase(part.find_last_not_of(" /") + 1);
-    if (!part.empty()) parts.push_back(part);
-  }
-  return parts;
-}
-
-// Throws StoreError.
-std::string read_password(const Options& options) {
-  std::string password;
-  if (!options.password_file.empty()) {
-    std::ifstream in(options.password_file, std::ios::binary);
-    password.resize(kMaxPassword);
-    in.read(password.data(), static_cast<std::streamsize>(password.size()));
-    password.resize(static_cast<std::size_t>(in.gcount()));
-    if (!in.eof()) {
-      throw engine::StoreError("history.clickhouse.password_file: " + options.password_file +
-                                   (password.empty() ? " can't be read" : " is too long for a password"),
-                               false);
-    }
-    while (!password.empty() && (password.back() == '\n' || password.back() == '\r')) password.pop_back();
-  } else if (!options.password_env.empty()) {
-    const char* const value = std::getenv(options.password_env.c_str());
-    if (value == nullptr)
-      throw engine::StoreError("history.clickhouse.password_env: the variable " + options.password_env + " is not set", false);
-    password = value;
-  }
-  return password;
-}
 
 // Level 1: what a slow network gains is mostly there.
 std::string gzipped(const std::vector<std::string_view>& parts) {
@@ -146,29 +109,6 @@ bool is_lasting(int code) {
 
 }  // namespace
 
-std::string fault_of(const Options& options) {
-  if (!options.enabled()) return options.required ? "history.clickhouse.required needs history.clickhouse.hosts" : "";
-  for (const std::string& host : split(options.hosts)) {
-    if (!host.starts_with("http://") && !host.starts_with("https://"))
-      return "history.clickhouse.hosts: \"" + host + "\" must begin with http:// or https://";
-    if (host.find('@') != std::string::npos)
-      return "history.clickhouse.hosts: no user or password in an address; use history.clickhouse.user and .password_file";
-  }
-  const bool plain_name = !options.database.empty() &&
-                          std::all_of(options.database.begin(), options.database.end(),
-                                      [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; });
-  if (!plain_name) return "history.clickhouse.database: letters, digits and _ only";
-  if (options.sharded() && options.cluster.empty()) return "history.clickhouse.cluster: a sharded layout needs its name";
-  if (!options.password_file.empty() && !options.password_env.empty())
-    return "history.clickhouse.password_file and .password_env: give one of them";
-  try {
-    read_password(options);
-  } catch (const engine::StoreError& error) {
-    return error.what();
-  }
-  return "";
-}
-
 std::string quoted(std::string_view text) {
   std::string out = "'";
   for (const char c : text) {
@@ -186,8 +126,19 @@ void Connection::Close::operator()(void* easy) const {
   curl_easy_cleanup(easy);
 }
 
-Connection::Connection(const Options& options)
-    : options_(options), hosts_(split(options.hosts)), password_(read_password(options)), easy_(curl_easy_init()) {
+Connection::Connection(const Options& options) : Connection(options, std::make_shared<std::atomic<bool>>(false)) {}
+
+Connection::Connection(const Options& options, Cancelled cancelled)
+    : options_(options),
+      cancelled_(std::move(cancelled)),
+      urls_(hosts_of(options)),
+      password_(read_password(options)),
+      easy_(curl_easy_init()),
+      hosts_(urls_.size(), [urls = urls_, options, token = cancelled_](std::size_t host) {
+        Options one = options;
+        one.hosts = urls[host];
+        return look_at(one, token);
+      }) {
   if (!easy_) throw std::bad_alloc();
 }
 
@@ -234,24 +185,9 @@ void Connection::insert_parts(const std::string& into, std::vector<std::string_v
 std::string Connection::execute_at(std::size_t host, std::string_view sql, bool in_database) {
   std::string answer;
   std::string error;
-  if (!send_to(host, {.parameters = "", .body = {sql}, .in_database = in_database}, answer, error)) {
-    throw engine::StoreError("ClickHouse at " + hosts_[host] + ": " + error, true);
-  }
+  if (send_to(host, {.parameters = "", .body = {sql}, .in_database = in_database}, answer, error) != Outcome::kAnswered)
+    throw engine::StoreError("ClickHouse at " + error, true);
   return answer;
-}
-
-std::string Connection::send(const Request& request) {
-  std::string error;
-  for (std::size_t tries = 0; tries < hosts_.size(); ++tries) {
-    std::string answer;
-    if (send_to(current_, request, answer, error)) {
-      answered_at_ = std::chrono::steady_clock::now();
-      return answer;
-    }
-    if (cancelled_) break;
-    current_ = (current_ + 1) % hosts_.size();
-  }
-  throw engine::StoreError("ClickHouse can't be reached: " + error, true);
 }
 
 bool Connection::has_new_password() {
@@ -264,10 +200,10 @@ bool Connection::has_new_password() {
   return std::exchange(password_, now) != now;
 }
 
-bool Connection::send_to(std::size_t host, const Request& request, std::string& answer, std::string& error) {
+Connection::Outcome Connection::send_to(std::size_t host, const Request& request, std::string& answer, std::string& error) {
   CURL* const easy = easy_.get();
   curl_easy_reset(easy);
-  std::string url = hosts_[host] + "/?";
+  std::string url = urls_[host] + "/?";
   url += request.in_database ? "database=" + options_.database : std::string("database=default");
   url += request.parameters;
   std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)> headers(nullptr, &curl_slist_free_all);
@@ -304,27 +240,27 @@ bool Connection::send_to(std::size_t host, const Request& request, std::string& 
   curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, 1L << 20);
   curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
   curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, &watch);
-  curl_easy_setopt(easy, CURLOPT_XFERINFODATA, &cancelled_);
+  curl_easy_setopt(easy, CURLOPT_XFERINFODATA, cancelled_.get());
   if (!options_.ca_file.empty()) curl_easy_setopt(easy, CURLOPT_CAINFO, options_.ca_file.c_str());
   const CURLcode code = curl_easy_perform(easy);
   long status = 0;
   curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
   if (code != CURLE_OK) {
-    error = hosts_[host] + ": " + (*message != '\0' ? message : curl_easy_strerror(code));
-    // What the server got of it, it may still do: a second try elsewhere is the caller's to decide only when nothing was sent.
-    if (code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_OPERATION_TIMEDOUT) return false;
+    error = urls_[host] + ": " + (*message != '\0' ? message : curl_easy_strerror(code));
+    // What the server got of it, it may still do, and the next one does it again: a repeat of a row is no row more.
+    if (code != CURLE_ABORTED_BY_CALLBACK && code != CURLE_WRITE_ERROR) return Outcome::kAway;
     throw engine::StoreError("ClickHouse at " + error, true);
   }
-  if (status == 200) return true;
+  if (status == 200) return Outcome::kAnswered;
   const int number = code_of(answer);
   if (is_denial(number) && has_new_password()) {
     answer.clear();
     return send_to(host, request, answer, error);
   }
   lost_ = lost_ || is_loss(number);
-  throw engine::StoreError(
-      "ClickHouse at " + hosts_[host] + ": " + (answer.empty() ? "HTTP " + std::to_string(status) : first_line(answer)),
-      !is_lasting(number));
+  error = urls_[host] + ": " + (answer.empty() ? "HTTP " + std::to_string(status) : first_line(answer));
+  if (is_lasting(number) || is_loss(number)) throw engine::StoreError("ClickHouse at " + error, !is_lasting(number));
+  return Outcome::kFault;
 }
 
 }  // namespace scalewatch::clickhouse

@@ -4,12 +4,13 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace scalewatch::clickhouse {
 
 struct Options {
   // Base addresses, http(s)://host:port, separated by commas; empty: there is no such history. Of several the first that
-  // answers is used until it does not. With `layout` sharded tables are made on each of them.
+  // answers is used, and again the first once it does. With `layout` sharded tables are made on each of them.
   std::string hosts;
   std::string database = "scalewatch";
   std::string user = "default";
@@ -38,5 +39,9 @@ struct Options {
 
 // What is wrong with them, naming the key; empty: nothing. Reads the password.
 std::string fault_of(const Options& options);
+// Addresses, in order.
+std::vector<std::string> hosts_of(const Options& options);
+// Throws StoreError when it can't be read.
+std::string read_password(const Options& options);
 
 }  // namespace scalewatch::clickhouse

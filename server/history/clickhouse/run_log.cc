@@ -56,7 +56,8 @@ RunLog::RunLog(Query query, const std::string& run_uid)
     : query_(std::move(query)),
       run_uid_(run_uid),
       run_is_("run = " + std::to_string(run_key(run_uid))),
-      cover_(cover_in(query_("SELECT term, rank, stream, last_seq, from_pos, to_pos FROM batches WHERE " + run_is_))) {}
+      cover_(
+          cover_in(query_("batches", "SELECT term, rank, stream, last_seq, from_pos, to_pos FROM batches WHERE " + run_is_))) {}
 
 void RunLog::read(const engine::RunRow& run, const Take& take, engine::CommitBatch& newest) {
   take(head(run));
@@ -90,8 +91,8 @@ void RunLog::read(const engine::RunRow& run, const Take& take, engine::CommitBat
 std::uint64_t RunLog::count_gone(std::uint64_t after) {
   const std::string here = run_is_ + " AND " + places_in(after, cover_.end());
   const std::string answer =
-      query_("SELECT uniqExact(pos) FROM reports WHERE " + here + " AND records > 0 AND records < " +
-             std::to_string(kUnscored) + " AND pos GLOBAL NOT IN (SELECT pos FROM payloads WHERE " + here + ")");
+      query_("reports", "SELECT uniqExact(pos) FROM reports WHERE " + here + " AND records > 0 AND records < " +
+                            std::to_string(kUnscored) + " AND pos GLOBAL NOT IN (SELECT pos FROM payloads WHERE " + here + ")");
   return RowReader(answer).u64();
 }
 
@@ -99,8 +100,9 @@ engine::CommitBatch RunLog::head(const engine::RunRow& run) {
   engine::CommitBatch head;
   head.runs.push_back(run);
   const std::string known = query_(
+      "streams",
       "SELECT rank, stream, incarnation, ord, segment, attempt_base, has_left, hello FROM (SELECT * FROM streams WHERE " +
-      run_is_ + " ORDER BY version DESC LIMIT 1 BY rank, stream) ORDER BY rank, ord, stream");
+          run_is_ + " ORDER BY version DESC LIMIT 1 BY rank, stream) ORDER BY rank, ord, stream");
   for (RowReader rows(known); !rows.done();) {
     engine::IncarnationRow& row = head.incarnations.emplace_back();
     row.run_uid = run_uid_;
@@ -116,8 +118,9 @@ engine::CommitBatch RunLog::head(const engine::RunRow& run) {
     row.durable_seq = seq == cover_.seqs.end() ? 0 : seq->second;
     streams_[{row.rank, stream}] = row.incarnation;
   }
-  const std::string deltas = query_("SELECT rank, stream, table_version, first_id, delta FROM table_deltas WHERE " + run_is_ +
-                                    " ORDER BY rank, stream, table_version LIMIT 1 BY rank, stream, table_version");
+  const std::string deltas =
+      query_("table_deltas", "SELECT rank, stream, table_version, first_id, delta FROM table_deltas WHERE " + run_is_ +
+                                 " ORDER BY rank, stream, table_version LIMIT 1 BY rank, stream, table_version");
   for (RowReader rows(deltas); !rows.done();) {
     const std::uint32_t rank = rows.u32();
     const auto stream = streams_.find({rank, rows.u64()});
@@ -131,14 +134,14 @@ engine::CommitBatch RunLog::head(const engine::RunRow& run) {
 
 std::uint64_t RunLog::snapshot(engine::CommitBatch& into) {
   const std::string snapshots =
-      query_("SELECT version, pos, needs_pos FROM snapshots WHERE " + run_is_ + " ORDER BY version DESC");
+      query_("snapshots", "SELECT version, pos, needs_pos FROM snapshots WHERE " + run_is_ + " ORDER BY version DESC");
   for (RowReader rows(snapshots); !rows.done();) {
     const std::uint64_t version = rows.u64();
     const std::uint64_t pos = rows.u64();
     const std::uint64_t needs = rows.u64();
     if (!cover_.reaches(term_of(version), pos)) continue;
-    const std::string state =
-        query_("SELECT state FROM snapshots WHERE " + run_is_ + " AND version = " + std::to_string(version) + " LIMIT 1");
+    const std::string state = query_(
+        "snapshots", "SELECT state FROM snapshots WHERE " + run_is_ + " AND version = " + std::to_string(version) + " LIMIT 1");
     if (state.empty()) break;  // merged away meanwhile
     into.snapshots.push_back({run_uid_, pos, std::string(RowReader(state).text())});
     return needs;
@@ -149,8 +152,8 @@ std::uint64_t RunLog::snapshot(engine::CommitBatch& into) {
 // Conditions on places alone: a condition that sorts and cuts would have ClickHouse hold the payloads of all that follows.
 std::vector<engine::ReportRow> RunLog::reports(std::uint64_t after, std::uint64_t last, std::size_t& bytes) {
   const std::string answer =
-      query_("SELECT pos, term, rank, stream, seq, segment, attempt, time_ms, payload, lanes FROM payloads WHERE " + run_is_ +
-             " AND " + places_in(after, last) + " ORDER BY pos, term DESC LIMIT 1 BY pos, term");
+      query_("payloads", "SELECT pos, term, rank, stream, seq, segment, attempt, time_ms, payload, lanes FROM payloads WHERE " +
+                             run_is_ + " AND " + places_in(after, last) + " ORDER BY pos, term DESC LIMIT 1 BY pos, term");
   bytes += answer.size();
   auto page = counted<engine::ReportRow>(answer, cover_, [&](RowReader& rows, std::uint64_t& term) {
     const std::uint64_t pos = rows.u64();
@@ -181,8 +184,8 @@ std::vector<engine::ReportRow> RunLog::reports(std::uint64_t after, std::uint64_
 }
 
 std::vector<engine::InputRow> RunLog::inputs(std::uint64_t after, std::uint64_t last, std::size_t& bytes) {
-  const std::string answer = query_("SELECT pos, term, payload FROM inputs WHERE " + run_is_ + " AND " +
-                                    places_in(after, last) + " ORDER BY pos, term DESC LIMIT 1 BY pos, term");
+  const std::string answer = query_("inputs", "SELECT pos, term, payload FROM inputs WHERE " + run_is_ + " AND " +
+                                                  places_in(after, last) + " ORDER BY pos, term DESC LIMIT 1 BY pos, term");
   bytes += answer.size();
   return counted<engine::InputRow>(answer, cover_, [&](RowReader& rows, std::uint64_t& term) {
     engine::InputRow row{run_uid_, rows.u64(), {}};
@@ -195,8 +198,8 @@ std::vector<engine::InputRow> RunLog::inputs(std::uint64_t after, std::uint64_t 
 std::optional<std::uint64_t> RunLog::next_place(std::uint64_t after) {
   std::optional<std::uint64_t> next;
   for (const char* table : {"payloads", "inputs"}) {
-    const std::string answer = query_(std::string("SELECT count(), min(pos) FROM ") + table + " WHERE " + run_is_ + " AND " +
-                                      places_in(after, cover_.end()));
+    const std::string answer = query_(table, std::string("SELECT count(), min(pos) FROM ") + table + " WHERE " + run_is_ +
+                                                 " AND " + places_in(after, cover_.end()));
     RowReader row(answer);
     const bool any = row.u64() > 0;
     if (const std::uint64_t pos = row.u64(); any && (!next || pos < *next)) next = pos;

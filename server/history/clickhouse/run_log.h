@@ -17,7 +17,7 @@ namespace scalewatch::clickhouse {
 class RunLog {
  public:
   // `query` gives a statement's result as RowBinary.
-  using Query = std::function<std::string(const std::string& sql)>;
+  using Query = std::function<std::string(const std::string& table, const std::string& sql)>;  // of that table alone
   RunLog(Query query, const std::string& run_uid);
 
   // Takes the run with its streams, then its log in order. The snapshot goes into `newest`, which comes after them.

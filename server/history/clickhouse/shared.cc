@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "server/history/clickhouse/claims.h"
 #include "server/history/clickhouse/keys.h"
 #include "server/history/clickhouse/run_log.h"
 #include "server/history/clickhouse/tables.h"
@@ -41,14 +40,21 @@ std::string Shared::query(const std::string& sql) {
   return connection_.query(sql + " FORMAT RowBinary");
 }
 
+std::string Shared::query_whole(const std::string& table, const std::string& sql) {
+  const auto lock = turn();
+  prepare();
+  return connection_.query_whole({table}, sql + " FORMAT RowBinary");
+}
+
 std::vector<history::SharedRun> Shared::runs_where(const std::string& where, const std::string& one_of, const std::string& then,
-                                                   std::size_t limit) {
-  const std::string answer = query(
+                                                   std::size_t limit, Of of) {
+  const std::string sql =
       "SELECT run_uid, name, created_ms, last_report_ms, segment, status, worst_open, overview, version FROM (SELECT * FROM "
       "runs "
       "WHERE " +
       where + " ORDER BY version DESC LIMIT 1 BY " + one_of + ") WHERE " + then +
-      " ORDER BY last_report_ms DESC, run_uid LIMIT " + std::to_string(limit));
+      " ORDER BY last_report_ms DESC, run_uid LIMIT " + std::to_string(limit);
+  const std::string answer = of == Of::kAll ? query_whole("runs", sql) : query(sql);
   std::vector<history::SharedRun> runs;
   for (RowReader rows(answer); !rows.done();) {
     engine::RunRow& row = runs.emplace_back().row;
@@ -66,7 +72,7 @@ std::vector<history::SharedRun> Shared::runs_where(const std::string& where, con
   const auto lock = turn();
   std::vector<std::uint64_t> names;
   for (const auto& run : runs) names.push_back(name_key(run.row.name));
-  const auto claims = newest_claims(connection_, names);
+  const auto claims = newest_claims(connection_, names, of);
   for (auto& run : runs) {
     const auto found = claims.find(name_key(run.row.name));
     if (found == claims.end()) continue;
@@ -79,11 +85,11 @@ std::vector<history::SharedRun> Shared::runs_where(const std::string& where, con
 
 std::vector<history::SharedRun> Shared::list_runs(std::size_t limit, Which which) {
   constexpr int kRunning = 1;  // v1.RUN_STATUS_RUNNING
-  return runs_where("1", "name", which == Which::kAll ? "1" : "status = " + std::to_string(kRunning), limit);
+  return runs_where("1", "name", which == Which::kAll ? "1" : "status = " + std::to_string(kRunning), limit, Of::kOne);
 }
 
 std::optional<history::SharedRun> Shared::find_by(const std::string& column, const std::string& value) {
-  auto runs = runs_where(column + " = " + quoted(value), column, "1", 1);
+  auto runs = runs_where(column + " = " + quoted(value), column, "1", 1, Of::kAll);
   return runs.empty() ? std::nullopt : std::optional(std::move(runs.front()));
 }
 
@@ -94,7 +100,7 @@ std::optional<history::SharedRun> Shared::find_run(const std::string& name_or_ui
 
 std::uint64_t Shared::last_place(const std::string& run_uid, std::uint64_t term) {
   const std::string answer =
-      query("SELECT max(to_pos) FROM batches WHERE " + run_is(run_uid) + " AND term = " + std::to_string(term));
+      query_whole("batches", "SELECT max(to_pos) FROM batches WHERE " + run_is(run_uid) + " AND term = " + std::to_string(term));
   return RowReader(answer).u64();
 }
 
@@ -131,7 +137,7 @@ std::vector<engine::AlertRow> Shared::open_alerts(std::size_t limit) {
 }
 
 std::set<std::string> Shared::alert_ids(const std::string& run_uid) {
-  const std::string answer = query("SELECT DISTINCT id FROM alerts WHERE " + run_is(run_uid));
+  const std::string answer = query_whole("alerts", "SELECT DISTINCT id FROM alerts WHERE " + run_is(run_uid));
   std::set<std::string> ids;
   for (RowReader rows(answer); !rows.done();) ids.emplace(rows.text());
   return ids;
@@ -144,8 +150,8 @@ std::uint64_t Shared::claim(const std::string& name, const std::string& instance
 }
 
 std::map<std::uint32_t, std::uint64_t> Shared::floors(const std::string& run_uid) {
-  const std::string answer =
-      query("SELECT segment, max(attempt) FROM reports WHERE " + run_is(run_uid) + " GROUP BY segment ORDER BY segment");
+  const std::string answer = query_whole(
+      "reports", "SELECT segment, max(attempt) FROM reports WHERE " + run_is(run_uid) + " GROUP BY segment ORDER BY segment");
   std::map<std::uint32_t, std::uint64_t> floors;
   for (RowReader rows(answer); !rows.done();) {
     const std::uint32_t segment = rows.u32();
@@ -158,8 +164,9 @@ bool Shared::load_run(const std::string& run_uid, const std::function<void(engin
   const auto run = find_run(run_uid);
   if (!run || run->row.run_uid != run_uid) return false;
   engine::CommitBatch newest;
-  RunLog([this](const std::string& sql) { return query(sql); }, run_uid).read(run->row, take, newest);
-  newest.alerts = read_alerts(query(select_alerts(run_is(run_uid))));
+  RunLog([this](const std::string& table, const std::string& sql) { return query_whole(table, sql); }, run_uid)
+      .read(run->row, take, newest);
+  newest.alerts = read_alerts(query_whole("alerts", select_alerts(run_is(run_uid))));
   if (!newest.empty()) take(std::move(newest));
   return true;
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "server/engine/ports/clock.h"
+#include "server/history/clickhouse/claims.h"
 #include "server/history/clickhouse/connection.h"
 #include "server/history/shared_history.h"
 
@@ -37,11 +38,13 @@ class Shared final : public history::SharedHistory {
   // The connection, for one request.
   std::unique_lock<std::timed_mutex> turn();
   std::string query(const std::string& sql);
+  // Of all that is in the table on any replica: Connection::query_whole.
+  std::string query_whole(const std::string& table, const std::string& sql);
   // Makes the tables where this server is the first to look.
   void prepare();
   // The newest row of each value of column `one_of`; of these those that `then` says.
   std::vector<history::SharedRun> runs_where(const std::string& where, const std::string& one_of, const std::string& then,
-                                             std::size_t limit);
+                                             std::size_t limit, Of of);
   std::optional<history::SharedRun> find_by(const std::string& column, const std::string& value);
 
   const Options options_;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <charconv>
 #include <ctime>
+#include <functional>
+#include <map>
 #include <stdexcept>
 
 #include "server/engine/ports/history_store.h"
@@ -134,7 +136,7 @@ std::string local_name(const std::string& table, const Options& options) {
 
 void make_tables(Connection& connection, const Options& options, std::size_t host) {
   connection.execute_at(host, "CREATE DATABASE IF NOT EXISTS " + options.database, false);
-  const Abilities can = abilities(connection);
+  const Abilities can = abilities(connection, host);
   for (const Table& table : all_tables()) {
     const std::string make = "CREATE TABLE IF NOT EXISTS " + local_name(table.name, options) + " (" + columns_for(table, can) +
                              ") ENGINE = " + engine_for(table, options);
@@ -150,6 +152,32 @@ void make_tables(Connection& connection, const Options& options, std::size_t hos
                                     ") ENGINE = Distributed(" + options.cluster + ", " + options.database + ", " + table.name +
                                     "_local, " + table.shard + ")");
   }
+}
+
+// Hosts on which `make` was done; the others are away, or refuse, and are not asked until they have their tables. Throws
+// StoreError where none is left.
+std::vector<std::size_t> make_on_hosts(Connection& connection, const std::function<void(std::size_t host)>& make) {
+  std::vector<std::size_t> made;
+  std::map<std::size_t, engine::StoreError> faults;
+  for (std::size_t host = 0; host < connection.hosts(); ++host) {
+    try {
+      connection.check(host);
+      make(host);
+      made.push_back(host);
+    } catch (const engine::StoreError& error) {
+      if (!error.retryable) throw;
+      faults.emplace(host, error);
+    }
+  }
+  if (made.empty()) throw engine::StoreError(faults.begin()->second);
+  for (const std::size_t host : made) connection.set_tables(host, true);
+  for (const auto& [host, fault] : faults) {
+    if (connection.has_tables(host)) {
+      spdlog::warn("history.clickhouse: {}; it gets its tables, and is asked, once it answers", fault.what());
+    }
+    connection.set_tables(host, false);
+  }
+  return made;
 }
 
 std::uint32_t stored_version(Connection& connection) {
@@ -183,9 +211,9 @@ const std::string& columns_of(std::string_view table) {
   return found->columns;
 }
 
-Abilities abilities(Connection& connection) {
+Abilities abilities(Connection& connection, std::size_t host) {
   Abilities can;
-  const std::string answer = connection.query("SELECT version() FORMAT RowBinary");
+  const std::string answer = connection.execute_at(host, "SELECT version() FORMAT RowBinary", false);
   can.version = RowReader(answer).text();
   int major = 0;
   int minor = 0;
@@ -212,22 +240,25 @@ const std::vector<Migration>& migrations() {
 
 void prepare_tables(Connection& connection, const Options& options, const std::vector<Migration>& steps,
                     std::uint32_t version) {
-  for (std::size_t host = 0; host < connection.hosts(); ++host) make_tables(connection, options, host);
-  std::uint32_t stored = stored_version(connection);
+  const auto hosts = make_on_hosts(connection, [&](std::size_t host) { make_tables(connection, options, host); });
+  const std::uint32_t stored = stored_version(connection);
   if (stored > version) {
     throw engine::StoreError("history.clickhouse: the tables in " + options.database + " are of schema version " +
                                  std::to_string(stored) + ", made by a newer scalewatchd; this one knows " +
                                  std::to_string(version),
                              false);
   }
-  if (stored == version) return;
+  // Also of a host that was away when others came to this version.
   for (const Migration& step : steps) {
-    if (stored == 0 || step.to <= stored || step.to > version) continue;
-    spdlog::info("history.clickhouse: tables in {} go from schema version {} to {}", options.database, step.to - 1, step.to);
+    if (stored == 0 || step.to > version) continue;
+    if (step.to > stored) {
+      spdlog::info("history.clickhouse: tables in {} go from schema version {} to {}", options.database, step.to - 1, step.to);
+    }
     for (const NewColumn& added : step.columns) {
-      for (std::size_t host = 0; host < connection.hosts(); ++host) add_column(connection, options, host, added);
+      for (const std::size_t host : hosts) add_column(connection, options, host, added);
     }
   }
+  if (stored == version) return;
   Block block(columns_of("schema_version"));
   add_row(block, version, static_cast<std::int64_t>(std::time(nullptr)) * 1000);
   connection.insert("schema_version", block);
@@ -241,6 +272,7 @@ bool keep_prepared(Connection& connection, const Options& options, bool lost, bo
         options.database);
     prepared = false;
   }
+  if (connection.take_bare()) prepared = false;
   if (prepared) return false;
   prepare_tables(connection, options);
   prepared = true;
@@ -257,6 +289,7 @@ void drop_payloads(Connection& connection, const Options& options, std::int64_t 
   for (std::size_t host = 0; host < connection.hosts(); ++host) {
     try {
       // Each host has partitions of its own; one that is not there any more is none to drop.
+      connection.check(host);
       const std::string days = connection.execute_at(host, of_old_days);
       for (RowReader rows(days); !rows.done();) {
         const std::string day(rows.text());  // quoted, or not, as versions have it

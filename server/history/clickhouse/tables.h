@@ -33,7 +33,7 @@ struct Abilities {
   bool codecs = false;           // of columns
   bool low_cardinality = false;  // without a setting
 };
-Abilities abilities(Connection& connection);
+Abilities abilities(Connection& connection, std::size_t host);
 
 // Brings the tables of version `to` - 1 to `to`; tables that are new are made before.
 struct NewColumn {
@@ -47,13 +47,14 @@ struct Migration {
 };
 const std::vector<Migration>& migrations();
 
-// Makes what is missing on every host and brings older tables up to date. Throws StoreError, one that is not retryable when a
+// Makes what is missing on every host that answers, and brings older tables up to date; the connection asks none of the others
+// until they have their tables. Throws StoreError, where none answers; one that is not retryable when a
 // newer scalewatchd has made the tables. Any number of servers may do it at once.
 void prepare_tables(Connection& connection, const Options& options, const std::vector<Migration>& steps = migrations(),
                     std::uint32_t version = kSchemaVersion);
 
 // The same where it is not `prepared`, or where the database, or a table, turned out to be gone since: `lost`
-// (Connection::take_lost). True: it did something.
+// (Connection::take_lost), and where a host came back without tables. True: it did something.
 bool keep_prepared(Connection& connection, const Options& options, bool lost, bool& prepared);
 
 // Removes days of reports as received that nothing was written of for `keep_log`, by ClickHouse's clock, which is one for all

@@ -153,7 +153,7 @@ TEST_F(ClickHouseTest, ReportsThatAreNotThereAsReceivedAnyMoreAreCounted) {
   feed(*store, {"u1"});
   Connection connection(options_);
   const auto read = [&] {
-    RunLog log([&](const std::string& sql) { return connection.query(sql + " FORMAT RowBinary"); }, "u1");
+    RunLog log([&](const std::string&, const std::string& sql) { return connection.query(sql + " FORMAT RowBinary"); }, "u1");
     std::size_t reports = 0;
     engine::CommitBatch newest;
     log.read(
@@ -194,7 +194,7 @@ TEST_F(ClickHouseTest, ALogIsReadInPagesOfAboutTheSameSize) {
   std::size_t all = 0;
   std::size_t largest = 0;
   RunLog log(
-      [&](const std::string& sql) {
+      [&](const std::string&, const std::string& sql) {
         std::string answer = connection.query(sql + " FORMAT RowBinary");
         all += answer.size();
         largest = std::max(largest, answer.size());
