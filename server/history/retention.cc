@@ -61,6 +61,16 @@ bool Retention::ends_alerts(const std::string& uid) {
   return end_alerts_ && end_alerts_(uid);
 }
 
+void Retention::set_row_waits(RowWaits row_waits) {
+  std::lock_guard lock(holder_mutex_);
+  row_waits_ = std::move(row_waits);
+}
+
+bool Retention::row_waits(const std::string& uid) {
+  std::lock_guard lock(holder_mutex_);
+  return keep_unsent_ && row_waits_ && row_waits_(uid);
+}
+
 bool Retention::is_held(const std::string& name) {
   std::lock_guard lock(holder_mutex_);
   return unless_held_ && !unless_held_(name, {});
@@ -186,7 +196,8 @@ std::optional<Retention::Task> Retention::choose(std::int64_t now_ms) {
     const std::int64_t age = ages_count_ ? now_ms - query.i64(3) : 0;
     task.ended = true;
     task.remove = too_many > 0 || (options_.max_age.count() > 0 && age > options_.max_age.count());
-    if (is_held(task.name) || came_back(task.uid) || (task.remove && (is_owed(task.uid, age) || ends_alerts(task.uid)))) {
+    const auto stays = [&] { return is_owed(task.uid, age) || row_waits(task.uid); };
+    if (is_held(task.name) || came_back(task.uid) || (task.remove && (stays() || ends_alerts(task.uid)))) {
       --too_many;
       continue;
     }
@@ -196,7 +207,7 @@ std::optional<Retention::Task> Retention::choose(std::int64_t now_ms) {
       if (old) return task;
       if (!to_thin) to_thin = task;
     }
-    if (too_large && !oldest && !is_owed(task.uid, age)) oldest = task;
+    if (too_large && !oldest && !stays()) oldest = task;
     if (!too_large && !old && options_.max_age.count() == 0) break;  // those that follow are newer
   }
   if (too_large && to_thin) return to_thin;

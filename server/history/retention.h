@@ -55,6 +55,10 @@ class Retention {
   // From now on what is held stays, also when a run is taken up again while it is removed; {}: nobody holds any. No call of
   // those before is under way once this returns. Any thread.
   void set_holder(UnlessHeld unless_held, EndAlerts end_alerts = {});
+  // Whether the shared history does not have a run's row and alerts as they are: the run stays until it does, for nobody else
+  // tells it that the run ended. {}: it has. No call of the one before is under way once this returns. Any thread.
+  using RowWaits = std::function<bool(const std::string& uid)>;
+  void set_row_waits(RowWaits row_waits);
   // The run comes back because somebody asks about it. It stays for an hour, whatever the limits say, for each question would
   // bring it anew; of many the last hundred do. Any thread.
   void comes_back(const std::string& uid);
@@ -104,11 +108,12 @@ class Retention {
   std::optional<Task> choose_attempts();
   std::optional<Task> choose_run_size();
   std::optional<Task> choose_pressed();
-  // Something of the run is not in the shared history and must be.
+  // Something of the run's log is not in the shared history and must be.
   [[nodiscard]] bool has_unsent(std::int64_t run, const std::string& uid);
   // A sink has not taken all of the run's alerts, or some are open still: resolves that go with the run would never be sent.
   [[nodiscard]] bool is_owed(const std::string& uid, std::int64_t age_ms);
   [[nodiscard]] bool ends_alerts(const std::string& uid);
+  [[nodiscard]] bool row_waits(const std::string& uid);
   // Looks at chunks that came since; the first time at all of the run's, without their pages of content.
   std::int64_t chunk_bytes(std::int64_t run);
   // The oldest stretch of the task's that still has chunks; absent: none.
@@ -135,6 +140,7 @@ class Retention {
   std::mutex holder_mutex_;
   UnlessHeld unless_held_;
   EndAlerts end_alerts_;
+  RowWaits row_waits_;
   mutable std::mutex told_mutex_;
   std::map<std::string, std::uint64_t, std::less<>> told_;  // see run_bytes()
   struct CameBack {

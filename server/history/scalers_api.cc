@@ -11,16 +11,19 @@ namespace scalewatch::history {
 
 namespace {
 
-// Attempts gathered into points of equal width, but for this: of wide ones, what is stored as one sum goes whole into the point
-// where it begins, for a point tells which attempts it is of.
+// Attempts gathered into points of equal width, cut where the attempts of one sum end where they are wide: so they are the same
+// whether they are read from sums or attempt by attempt.
 class Points final : public ScalerSink {
  public:
-  Points(std::uint32_t scaler, std::uint64_t first, std::uint64_t width, v1::GetScalerHistoryResponse& response)
-      : scaler_(scaler), first_(first), width_(width), response_(response) {}
-
-  bool takes_point(std::uint64_t first, std::uint64_t last) override {
-    return number(first) == number(last) || width_ >= kWide;
+  Points(std::uint32_t scaler, std::uint64_t first, std::uint64_t last, std::uint64_t most,
+         v1::GetScalerHistoryResponse& response)
+      : scaler_(scaler), first_(first), width_((last - first) / most + 1), response_(response) {
+    if (width_ < kWide) return;
+    first_ -= first_ % kScalerBucket;
+    width_ = ((last - first_) / most / kScalerBucket + 1) * kScalerBucket;
   }
+
+  bool takes_point(std::uint64_t first, std::uint64_t last) override { return number(first) == number(last); }
   void point(const v1::ScalerPoint& later) override {
     auto& point = at(later.first_attempt());
     add_to_point(later, point);
@@ -39,8 +42,8 @@ class Points final : public ScalerSink {
   }
 
   const std::uint32_t scaler_;
-  const std::uint64_t first_;
-  const std::uint64_t width_;
+  std::uint64_t first_;
+  std::uint64_t width_;
   v1::GetScalerHistoryResponse& response_;
   std::uint64_t current_ = 0;
 };
@@ -66,10 +69,9 @@ void Api::do_get_scaler_history(const v1::GetScalerHistoryRequest& request, v1::
   }
   Reading reading(pool_, older_);
   if (const auto span = span_of(reading, run, request.range())) {
-    const std::uint64_t width = (span->last - span->first) / max_points + 1;
     std::optional<std::uint32_t> rank;
     if (request.has_rank()) rank = request.rank();
-    Points points(request.scaler(), span->first, width, response);
+    Points points(request.scaler(), span->first, span->last, max_points, response);
     const auto rest = read_scaler(reading, pool_, {run.id, span->segment, request.scaler(), span->first, span->last, rank},
                                   deadline(), points);
     if (rest) {

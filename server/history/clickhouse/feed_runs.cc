@@ -79,6 +79,11 @@ bool FeedRuns::settled(const std::string& run_uid) const {
   return found == runs_.end() || found->second.settled();
 }
 
+bool FeedRuns::row_waits(const std::string& run_uid) const {
+  const auto found = runs_.find(run_uid);
+  return found != runs_.end() && found->second.fed && (found->second.row || found->second.row_leaves);
+}
+
 bool FeedRuns::all_settled() const {
   return std::all_of(runs_.begin(), runs_.end(), [](const auto& entry) { return !entry.second.fed || entry.second.settled(); });
 }

@@ -55,6 +55,7 @@ class FeedRuns {
   FedRun& operator[](const std::string& run_uid) { return runs_[run_uid]; }
 
   [[nodiscard]] bool settled(const std::string& run_uid) const;
+  [[nodiscard]] bool row_waits(const std::string& run_uid) const;
   [[nodiscard]] bool all_settled() const;  // of those that are fed
   [[nodiscard]] bool hurries() const;      // a run that has something to send
   // Whether so many bytes of payloads wait that can be sent now.

@@ -32,6 +32,7 @@ Feeder::Feeder(const Options& options, Who who, history::SqliteStore& store, con
     for (const std::string& run_uid : state_.behind()) runs_.behind(run_uid);
   }
   store_.retention().keep_unsent(true);
+  store_.retention().set_row_waits([this](const std::string& run_uid) { return row_waits(run_uid); });
   store_.compactor().keep_unsent(true);
   store_.on_commit([this](const engine::CommitBatch& batch) {
     std::lock_guard lock(mutex_);
@@ -42,6 +43,7 @@ Feeder::Feeder(const Options& options, Who who, history::SqliteStore& store, con
 
 Feeder::~Feeder() {
   stop(milliseconds(0));
+  store_.retention().set_row_waits({});
 }
 
 void Feeder::start(std::function<void(const std::string& run_uid)> replicated) {
@@ -77,6 +79,17 @@ void Feeder::disown(const std::string& run_uid) {
   std::lock_guard lock(mutex_);
   runs_.disown(run_uid);
   settled_.notify_all();
+}
+
+bool Feeder::row_waits(const std::string& run_uid) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (runs_.row_waits(run_uid)) return true;
+  }
+  if (who_.claims) return false;
+  // After a start runs are looked at one after the other.
+  const auto mark = state_.row_mark(run_uid);
+  return mark && mark->sent != mark->now;
 }
 
 std::optional<std::uint64_t> Feeder::term_of(const std::string& run_uid) {

@@ -70,7 +70,8 @@ class Feeder final : public history::SharedFeed, public engine::Replication {
  private:
   using SteadyClock = FedRun::SteadyClock;
 
-  void committed(const engine::CommitBatch& batch);
+  // Whether a run's row, or alerts, are not there as they are here.
+  [[nodiscard]] bool row_waits(const std::string& run_uid);
   void loop();
   // One round; true when there is more to do at once.
   bool round();

@@ -137,5 +137,44 @@ TEST_F(Feed, RowsAndAlertsThatWereNotSentBeforeARestartAreSentAfterIt) {
   EXPECT_EQ(newest(), sent) << "all of it was there";
 }
 
+// Nobody else would tell there that it ended.
+TEST_F(Feed, ARunStaysUntilItsRowIsThereAsItIs) {
+  TempDir dir;
+  history::StoreOptions options = by_hand();
+  options.retention.max_age = std::chrono::hours(1);
+  options.retention.every = std::chrono::milliseconds(0);
+  auto store = history::SqliteStore::open(dir.path, options);
+  for (const auto& batch : history::one_rank(9, 20)) store->commit(batch);
+  feed(*store, {"u1"});
+  Options away = options_;
+  away.hosts = "http://127.0.0.1:1";
+  const auto is_kept = [&] {
+    constexpr std::int64_t kDay = 86'400'000;
+    while (store->retention().step(1000 * kDay)) {
+    }
+    return store->find_run("u1").has_value();
+  };
+  {
+    Feeder feeder(away, {"here", false}, *store, clock_);
+    engine::CommitBatch batch;
+    batch.runs = {history::run_row("u1", "alpha")};
+    batch.runs[0].status = v1::RUN_STATUS_FINISHED;
+    store->commit(batch);
+    EXPECT_TRUE(is_kept()) << "committed since the start";
+  }
+  store.reset();
+  store = history::SqliteStore::open(dir.path, options);
+  {
+    Feeder feeder(away, {"here", false}, *store, clock_);
+    EXPECT_TRUE(is_kept()) << "not looked at since the start";
+  }
+  Feeder feeder(options_, {"here", false}, *store, clock_);
+  feeder.start({});
+  const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (is_kept() && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(is_kept());
+  EXPECT_EQ(query("SELECT status FROM runs ORDER BY version DESC LIMIT 1"), "2\n");
+}
+
 }  // namespace
 }  // namespace scalewatch::clickhouse

@@ -23,6 +23,13 @@ class ScalersApi : public ApiTest {
     EXPECT_TRUE(status.ok()) << status.message;
     return response;
   }
+  void compact_by_hand() {
+    StoreOptions options;
+    options.compaction.thread = false;
+    store_.reset();
+    store_ = SqliteStore::open(dir_.path, options);
+    api_ = make_history_api(*store_);
+  }
   static v1::GetScalerHistoryRequest request() {
     v1::GetScalerHistoryRequest request;
     request.set_run("alpha");
@@ -58,11 +65,7 @@ TEST_F(ScalersApi, DownsamplingKeepsOneSkipTheExtremesAndTheNaNLoss) {
 
 // Wide points are made of sums alone.
 TEST_F(ScalersApi, WidePointsAreMadeOfSumsAndStillKeepOneSkip) {
-  StoreOptions options;
-  options.compaction.thread = false;
-  store_.reset();
-  store_ = SqliteStore::open(dir_.path, options);
-  api_ = make_history_api(*store_);
+  compact_by_hand();
   make_run({{}});
   for (std::uint64_t i = 1; i <= 4000; ++i) observe(0, i, scaler_row(i == 1444 ? 2 : 1, 1024, 1024), 0.5);
   auto asked = request();
@@ -73,7 +76,7 @@ TEST_F(ScalersApi, WidePointsAreMadeOfSumsAndStillKeepOneSkip) {
   Connection((dir_.path / "history.db").string(), SQLITE_OPEN_READWRITE)
       .execute("DELETE FROM scaler_rows WHERE attempt BETWEEN 64 AND 3900");
   const auto response = history(asked);
-  ASSERT_EQ(response.points_size(), 10);
+  ASSERT_EQ(response.points_size(), 9);  // of 7 sums each
   std::uint64_t next = 1;
   std::uint64_t skipped = 0;
   for (const auto& point : response.points()) {
@@ -84,6 +87,32 @@ TEST_F(ScalersApi, WidePointsAreMadeOfSumsAndStillKeepOneSkip) {
   }
   EXPECT_EQ(next, 4001U);
   EXPECT_EQ(skipped, 1U);
+}
+
+// As of another engine, which has no sums.
+TEST_F(ScalersApi, PointsAreTheSameWhetherTheyAreMadeOfSumsOrOfAttempts) {
+  compact_by_hand();
+  make_run({{}});
+  for (std::uint64_t i = 1; i <= 4000; ++i) observe(0, i, scaler_row(i % 100 == 44 ? 2 : 1, 1024 + i, 2048 + i), 0.5);
+  const auto told = [&] {
+    std::string all;
+    for (const std::uint64_t first : {1, 37, 64, 1000}) {
+      for (const std::uint32_t most : {1, 3, 7, 10, 15, 100}) {
+        auto asked = request();
+        asked.set_max_points(most);
+        asked.mutable_range()->set_first(first);
+        const auto response = history(asked);
+        EXPECT_LE(response.points_size(), static_cast<int>(most));
+        all += asked.ShortDebugString() + " -> " + response.DebugString();
+      }
+    }
+    return all;
+  };
+  const std::string of_attempts = told();
+  store_->compactor().run_now(true);
+  EXPECT_GT(Connection((dir_.path / "history.db").string(), SQLITE_OPEN_READONLY).scalar("SELECT count(*) FROM scaler_sums"),
+            50);
+  EXPECT_EQ(of_attempts, told());
 }
 
 TEST_F(ScalersApi, TheLowestRankSpeaksForEachAttempt) {
