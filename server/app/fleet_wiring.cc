@@ -2,10 +2,12 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "server/app/log.h"
@@ -62,6 +64,14 @@ fleet::Parts parts_of(const Config& config, history::SqliteStore& store, history
                       history::SharedFeed* feed, alerting::AlertBook& book) {
   fleet::Parts parts{.store = store, .shared = shared, .feed = feed};
   parts.required = config.clickhouse.required;
+  parts.has_room = [&store, folder = config.data_dir] {
+    constexpr std::uint64_t kRun = std::uint64_t{8} << 20;
+    std::error_code unknown;
+    const auto disk = std::filesystem::space(folder, unknown);
+    const auto kept = store.ballast();
+    // Room that was given for alerts comes back first.
+    return unknown || disk.available >= (kept.now < kept.wanted ? 2 * kept.wanted : kRun);
+  };
   if (shared != nullptr) {
     parts.import = [shared, &store](const std::string& run_uid, std::uint64_t term) {
       return history::import_run(*shared, run_uid, term, store);
@@ -116,7 +126,7 @@ FleetWiring::Serving::Serving(fleet::Fleet& fleet, engine::HistoryApi& local_his
       own_alerts(locator, local_alerts, store),
       history_service{
           .mark = fleet::mark_of,
-          .identity = fleet.peers().identity(),
+          .identity = [&fleet] { return fleet.identity(); },
           .own = own_history,
           .holds = [&fleet](const std::string& run) { return fleet.holds(run); },
           .is_elsewhere = [this](const std::string& run) { return locator.server_of(run) != nullptr; },

@@ -166,8 +166,8 @@ StreamHost::Lookup Engine::Impl::run_of(const std::string& name) {
     return {nullptr, v1::FAULT_CAUSE_LIMIT, fmt::format("{} runs are watched already, the configured limit", runs.size())};
   }
   try {
-    const auto row = store.find_run(name);
-    if (!row || row->name != name) {
+    const auto row = store.find_named(name);
+    if (!row) {
       return {add({.run_uid = make_uid(), .name = name, .created_ms = engine_clock.wall_ms(), .overview = {}}), {}, {}};
     }
     return {load(*row), {}, {}};
@@ -379,12 +379,12 @@ void Engine::change_rules(std::function<domain::Thresholds(const std::string& ru
 void Engine::adopt(const std::string& run) {
   std::lock_guard lock(impl_->runs_mutex);
   if (impl_->stopping || impl_->runs.contains(run)) return;
-  if (const auto row = impl_->store.find_run(run); row && row->name == run) impl_->load(*row);
+  if (const auto row = impl_->store.find_named(run)) impl_->load(*row);
 }
 
 void Engine::hand_over(const std::string& run, const std::string& instance, std::function<void(const Leave& leave)> done) {
   const auto handle = impl_->in_memory(run);
-  if (!handle) return done([](const std::string& /*server*/) {});
+  if (!handle || handle->run->name() != run) return done([](const std::string& /*server*/) {});
   handle->post([this, handle, instance, done = std::move(done)] {
     std::vector<std::shared_ptr<StreamImpl>> streams;
     if (!handle->forgotten) {
@@ -394,8 +394,13 @@ void Engine::hand_over(const std::string& run, const std::string& instance, std:
       impl_->runs.erase(handle->run->name());
     }
     const Leave leave = [streams = std::move(streams), name = handle->run->name()](const std::string& server) {
-      for (const auto& stream : streams)
-        stream->end(v1::FAULT_CAUSE_MOVED, "run '" + name + "' goes on at " + server + ": connect there", 0, server);
+      for (const auto& stream : streams) {
+        if (server.empty()) {
+          stream->end(v1::FAULT_CAUSE_SHUTTING_DOWN, "run '" + name + "' is with another server: connect to that one", 0, {});
+        } else {
+          stream->end(v1::FAULT_CAUSE_MOVED, "run '" + name + "' goes on at " + server + ": connect there", 0, server);
+        }
+      }
     };
     // After what was staged.
     impl_->pipeline.submit({{}, [done, leave] { done(leave); }, handle->run->run_uid(), true});

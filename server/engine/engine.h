@@ -147,8 +147,9 @@ class Engine {
   // stays as it is. Reads the store; throws StoreError.
   void adopt(const std::string& run);
   // The run goes on elsewhere: what was taken of it is committed, its row says that it is `instance`'s, and it leaves memory.
-  // Its streams stay as they are, and what they bring is not acked any more, until `leave` ends them with MOVED to a server;
-  // `done` gets it once the commit is durable, from any thread, or at once when the run is not in memory (nothing to end then).
+  // Its streams stay as they are, and what they bring is not acked any more, until `leave` ends them with MOVED to a server, or
+  // with SHUTTING_DOWN where none is known (""); `done` gets it once the commit is durable, from any thread, or at once when
+  // the run is not in memory (nothing to end then).
   using Leave = std::function<void(const std::string& server)>;
   void hand_over(const std::string& run, const std::string& instance, std::function<void(const Leave& leave)> done);
   // More of the run is replicated (EngineOptions::replication): its clients are told.

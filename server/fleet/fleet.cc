@@ -25,6 +25,8 @@ constexpr milliseconds kFlush{5000};    // a store that takes so long is full, o
 constexpr std::size_t kMaxEntries = 100'000;
 constexpr std::size_t kMaxWaiting = 100'000;  // clients of one run
 
+constexpr char kNoRoom[] = "the server's own store takes no run now, its disk may be full: connect to another server";
+
 engine::RunPlacement::Answer not_now(const std::string& why) {
   return {engine::RunPlacement::Answer::kNotNow, {}, why};
 }
@@ -32,7 +34,7 @@ engine::RunPlacement::Answer not_now(const std::string& why) {
 }  // namespace
 
 Fleet::Fleet(Options options, Peers& peers, Parts parts)
-    : options_(std::move(options)), peers_(peers), parts_(std::move(parts)) {}
+    : options_(std::move(options)), peers_(peers), parts_(std::move(parts)), room_(parts_.has_room) {}
 
 Fleet::~Fleet() {
   stop();
@@ -160,7 +162,7 @@ Fleet::Answer Fleet::decision(const std::string& run, Entry& entry) {
     const std::lock_guard lock(mutex_);
     draining = draining_;
   }
-  if (!draining && engine_->holds(run) && still_own(run)) {
+  if (!draining && holds_named(run) && still_own(run)) {
     const std::lock_guard lock(mutex_);
     entry.state = State::kHere;
     entry.term = entries_[run].term;
@@ -168,7 +170,7 @@ Fleet::Answer Fleet::decision(const std::string& run, Entry& entry) {
     entry.until = SteadyClock::now() + kVerified;
     return {};
   }
-  if (const auto found = holders(run); !found.empty()) return send_to(*found.front(), run, entry);
+  if (const auto found = holders(run, true); !found.empty()) return send_to(*found.front(), run, entry);
   if (Peer* home = home_of(run, draining)) return send_to(*home, run, entry);
   if (draining) return not_now("the server is shutting down, and no other one is there: connect again later");
   return take(run, entry);
@@ -181,14 +183,20 @@ bool Fleet::still_own(const std::string& run) {
   std::optional<history::SharedRun> there;
   std::optional<engine::RunRow> local;
   try {
-    there = parts_.shared->find_run(run);
-    local = parts_.store.find_run(run);
+    there = parts_.shared->find_named(run);
+    local = parts_.store.find_named(run);
   } catch (const engine::StoreError&) {
     return true;  // it can't be told, and what is here goes on
   }
-  if (!there || !is_others(*there, local ? local->run_uid : std::string())) return true;
-  const Peer* owner = peers_.named(there->instance);
-  yield(run, local ? local->run_uid : there->row.run_uid, owner == nullptr ? nullptr : &owner->instance());
+  std::uint64_t term = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    term = entries_[run].term;
+  }
+  // Two are called so.
+  const bool namesakes = there && there->instance == self().name && term != 0 && there->term > term;
+  if (!there || (!namesakes && !is_others(*there, local ? local->run_uid : std::string()))) return true;
+  yield(run, local ? local->run_uid : there->row.run_uid, there->instance);
   return false;
 }
 
@@ -220,30 +228,46 @@ Fleet::Answer Fleet::take(const std::string& run, Entry& entry) {
   entry.until = SteadyClock::now() + kVerified;
   if (parts_.shared == nullptr) return {};
   std::optional<engine::RunRow> local;
+  bool brings = false;
   try {
-    local = parts_.store.find_run(run);
-    if (local && local->name != run) local.reset();
-    auto there = parts_.shared->find_run(run);
+    local = parts_.store.find_named(run);
+    auto there = parts_.shared->find_named(run);
+    if (there && is_with_stranger(*there)) {
+      Peer* next = home_of(run, true);  // it may know more
+      if (next != nullptr) return send_to(*next, run, entry);
+      return not_now("the run is with another server that is called " + there->instance + ": connect to that one");
+    }
     const std::uint64_t known = local ? term_here(local->run_uid) : 0;
-    const bool own =
-        local && there && there->instance == self().name && there->term >= known && is_newest(*there, local->run_uid);
+    const bool here = local && (!there || is_newest(*there, local->run_uid));
+    const bool own = here && there && there->instance == self().name && there->term >= known;
+    if (!here && !room_.is_there()) {
+      // Where none has any, a run that is new is watched all the same.
+      if (Peer* other = with_room(run)) return send_to(*other, run, entry);
+    }
     // Before anything is read: see SharedHistory::claim().
     entry.term = own ? there->term : parts_.shared->claim(run, self().name, known);
-    if (!own) there = parts_.shared->find_run(run);
+    if (!own) there = parts_.shared->find_named(run);
     if (there && there->term > entry.term) return not_now("another server takes the run at this moment");
     // A new one has no run_uid yet: the feed is told by feed_new().
     if (!there && !local) return {};
     const std::string uid = there ? there->row.run_uid : local->run_uid;
     if (there && !(local && is_newest(*there, local->run_uid))) {
+      brings = true;
       if (!import(*there, entry.term)) return not_now("what is shared of the run is not whole here yet: connect again later");
       ++taken_over_;
       spdlog::warn("fleet: run '{}' is taken over by server {} (term {})", run, self().name, entry.term);
     } else if (!take_back(uid)) {
       return not_now("the store does not take what the run was given up with: connect again later");
     }
-    parts_.feed->own(uid, run, entry.term);
+    history::in_own_store([&] { parts_.feed->own(uid, run, entry.term); });
     entry.fed = true;
     return {};
+  } catch (const history::OwnStoreError& error) {
+    if (!brings) return {};  // all of it is here, and it is fed once the store takes that
+    spdlog::warn("fleet: run '{}' is not taken: {}", run, error.what());
+    room_.refused();
+    Peer* other = with_room(run);
+    return other == nullptr ? not_now(kNoRoom) : send_to(*other, run, entry);
   } catch (const engine::StoreError& error) {
     spdlog::warn("fleet: the shared history of run '{}' cannot be read: {}", run, error.what());
     // What began here goes on here; what may have begun elsewhere, or gone on there, would lose that.
@@ -255,18 +279,23 @@ Fleet::Answer Fleet::take(const std::string& run, Entry& entry) {
 bool Fleet::import(const history::SharedRun& there, std::uint64_t term) {
   const std::string& uid = there.row.run_uid;
   // Whoever has alerts of it in mind would change those that are brought; and what was staged must not come behind them.
-  const auto local = parts_.store.find_run(there.row.name);
+  const auto local = parts_.store.find_named(there.row.name);
   const bool replaces = local && local->run_uid != uid;
   if (parts_.alerts_go) {
     parts_.alerts_go(uid);
     if (replaces) parts_.alerts_go(local->run_uid);
   }
-  if (!flush()) return false;
+  const auto flush_all = [&] {
+    if (!flush()) throw history::OwnStoreError("what was staged of runs is not stored", true);
+  };
+  flush_all();
   // With the other run of that name all goes that is known of its alerts.
   if (replaces && parts_.left_open) {
     const auto ids = parts_.left_open(local->run_uid);
-    if (!ids.empty()) parts_.end_alerts(ids);
-    if (!ids.empty() && !flush()) return false;
+    if (!ids.empty()) {
+      parts_.end_alerts(ids);
+      flush_all();
+    }
   }
   bool imported = false;
   try {
@@ -288,7 +317,7 @@ bool Fleet::flush() {
   return flushed->get_future().wait_for(kFlush) == std::future_status::ready;
 }
 
-std::vector<Peer*> Fleet::holders(const std::string& name_or_uid) const {
+std::vector<Peer*> Fleet::holders(const std::string& name_or_uid, bool by_name) const {
   v1::GetRunRequest request;
   request.set_run(name_or_uid);
   std::vector<Peer*> found;
@@ -297,24 +326,45 @@ std::vector<Peer*> Fleet::holders(const std::string& name_or_uid) const {
              peer.history().async()->GetRun(context, &request, response, std::move(done));
            })) {
     // A server that refuses the question has the run: it would not have looked who asks otherwise.
-    if (answer.peer->refused(answer.status) || answer.status.ok()) found.push_back(answer.peer);
+    const bool refused = answer.peer->refused(answer.status);
+    if (refused || (answer.status.ok() && (!by_name || answer.response.run().name() == name_or_uid))) {
+      found.push_back(answer.peer);
+    }
   }
   return found;
 }
 
+// One whose store takes nothing is home to no run while another one's does.
 Peer* Fleet::home_of(const std::string& run, bool without_self) const {
+  if (!without_self && room_.is_there()) return heaviest(run, true, true);
+  if (Peer* const other = with_room(run)) return other;
+  return heaviest(run, !without_self, false);
+}
+
+Peer* Fleet::heaviest(const std::string& run, bool or_self, bool with_room) const {
   for (const std::size_t index : ranking(run, peers_.all())) {
-    if (index == peers_.self()) {
-      if (!without_self) return nullptr;
-    } else if (peers_.at(index)->alive()) {
-      return peers_.at(index);
+    Peer* const peer = peers_.at(index);
+    if (peer == nullptr) {
+      if (or_self) return nullptr;
+    } else if (peer->alive() && (!with_room || peer->has_room())) {
+      return peer;
     }
   }
   return nullptr;
 }
 
+std::vector<std::pair<std::string, std::string>> Fleet::identity() const {
+  auto identity = peers_.identity();
+  if (!room_.is_there()) identity.emplace_back(kFull, "1");
+  return identity;
+}
+
 bool Fleet::holds(const std::string& name_or_uid) const {
   return engine_ != nullptr && engine_->holds(name_or_uid);
+}
+
+bool Fleet::holds_named(const std::string& name) const {
+  return !engine_->unless_held(name, {});
 }
 
 Stats Fleet::stats() const {

@@ -33,6 +33,7 @@
 
 #include "server/engine/engine.h"
 #include "server/engine/ports/run_placement.h"
+#include "server/fleet/own_room.h"
 #include "server/fleet/peers.h"
 #include "server/fleet/run_locks.h"
 #include "server/history/shared_history.h"
@@ -48,6 +49,8 @@ struct Parts {
   bool required = false;  // clients keep their reports until they are shared: no run is taken while it can't be read
   // history::import_run into `store`.
   std::function<bool(const std::string& run_uid, std::uint64_t term)> import{};
+  // Whether `store` has room for a run; empty: it has.
+  std::function<bool()> has_room{};
   // How far the log of a run goes that is in `store`; of one that is doubted, went at the start that found commits missing.
   // Which runs are; and that one was looked at (history::FeedState). All throw StoreError.
   std::function<std::uint64_t(const std::string& run_uid)> last_place{};
@@ -91,6 +94,8 @@ class Fleet final : public engine::RunPlacement {
   [[nodiscard]] const Instance& self() const { return peers_.all()[peers_.self()]; }
   [[nodiscard]] Peers& peers() const { return peers_; }
   [[nodiscard]] history::SharedHistory* shared() const { return parts_.shared; }
+  // What this server tells the others of itself, as metadata.
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> identity() const;
   // The server of this name is this one, or is there.
   [[nodiscard]] bool is_there(const std::string& instance) const;
   // Whose the run is, as the store has it ("": nobody's in particular); absent: the store has none of that run_uid.
@@ -98,8 +103,8 @@ class Fleet final : public engine::RunPlacement {
   // Copies a run that only the shared history has into the store, for questions; it stays whose it was. False: there is none.
   // `own`: only one that this server claimed last.
   bool bring(const std::string& name_or_uid, bool own = false);
-  // The peers that have the run in memory.
-  [[nodiscard]] std::vector<Peer*> holders(const std::string& name_or_uid) const;
+  // The peers that have the run in memory. `by_name`: not one whose run_uid that is.
+  [[nodiscard]] std::vector<Peer*> holders(const std::string& name_or_uid, bool by_name = false) const;
   [[nodiscard]] Stats stats() const;
 
  private:
@@ -130,15 +135,22 @@ class Fleet final : public engine::RunPlacement {
   // Another server claimed it, and not only in a copy of the shared history from before what this one knows.
   [[nodiscard]] bool is_others(const history::SharedRun& there, const std::string& local_uid) const;
   [[nodiscard]] Answer send_to(Peer& peer, const std::string& run, Entry& entry);
-  // The heaviest server that is there; null: this one. `without_self`: null when there is no other.
+  // The heaviest server that is there, those first that have room; null: this one. `without_self`: null when there is no other.
   [[nodiscard]] Peer* home_of(const std::string& run, bool without_self) const;
+  // The heaviest other one that has room; null: none has.
+  [[nodiscard]] Peer* with_room(const std::string& run) const { return heaviest(run, false, true); }
+  [[nodiscard]] Peer* heaviest(const std::string& run, bool or_self, bool with_room) const;
+  [[nodiscard]] bool holds_named(const std::string& name) const;
   // What is shared of the run comes into the store, in place of all that it has of that name. Under the term of a claim it is a
-  // takeover; under none (0) it answers questions, and its alerts are not this server's. False: it is not whole there, or the
-  // store takes nothing now.
+  // takeover; under none (0) it answers questions, and its alerts are not this server's. False: it is not whole there. Throws
+  // OwnStoreError where the store takes nothing now.
   [[nodiscard]] bool import(const history::SharedRun& there, std::uint64_t term);
-  // The run is in memory here, and another server's: its clients are sent there; null: told to come again. Returns when what
-  // was taken is stored.
-  void yield(const std::string& run, const std::string& run_uid, const Instance* to);
+  // The run is in memory here, and is that server's: its clients are sent there. Where that one is called as this one is, or is
+  // none of its list, they go to whoever may know; kToBeDecided: told to come again. Returns when what was taken is stored.
+  static constexpr char kToBeDecided[] = "";
+  void yield(const std::string& run, const std::string& run_uid, const std::string& owner);
+  // The run was given up for a server of which nobody here knows where it is, and which still has it.
+  [[nodiscard]] bool is_with_stranger(const history::SharedRun& there);
   [[nodiscard]] bool claimed_since(const history::SharedRun& claim);
   // Of a run of before a restart; `look`: whether what is here of it is the newest is all that is asked. False: the shared
   // history can't be read now.
@@ -181,6 +193,7 @@ class Fleet final : public engine::RunPlacement {
   const Options options_;
   Peers& peers_;
   const Parts parts_;
+  mutable OwnRoom room_;
   engine::Engine* engine_ = nullptr;  // set by start(); nothing is decided before
 
   mutable std::mutex mutex_;
@@ -189,6 +202,8 @@ class Fleet final : public engine::RunPlacement {
   std::vector<Peer*> came_back_;
   std::map<std::string, std::chrono::steady_clock::time_point> given_up_;  // by run_uid: when its alerts are looked at
   std::vector<std::pair<std::string, history::SharedRun>> lost_;           // run_uid, who has it now
+  // Runs that went to one of whom nobody here knows where it is, by name: row_version, and since when it stands still.
+  std::map<std::string, std::pair<std::uint64_t, std::chrono::steady_clock::time_point>> strangers_;
   struct OfBefore {
     std::string run_uid;
     bool look = false;  // see adopt()

@@ -40,22 +40,13 @@ void Fleet::look_after() {
     if (draining_) continue;
     lock.unlock();
     for (const auto& [uid, now] : lost) {
-      const Peer* to = peers_.named(now.instance);
-      if (to == nullptr) continue;
       const auto run_lock = run_locks_.hold(now.row.name);
-      if (!claimed_since(now)) yield(now.row.name, uid, &to->instance());
+      if (!claimed_since(now)) yield(now.row.name, uid, now.instance);
     }
     for (Peer* peer : came_back) settle_with(*peer);
     look_after_runs();
     lock.lock();
   }
-}
-
-// This server took it again before it was told that another one had.
-bool Fleet::claimed_since(const history::SharedRun& claim) {
-  const std::lock_guard lock(mutex_);
-  const auto entry = entries_.find(claim.row.name);
-  return entry != entries_.end() && entry->second.state == State::kHere && entry->second.term > claim.term;
 }
 
 // Feeds what is new, and forgets what moved.
@@ -77,7 +68,7 @@ void Fleet::look_after_runs() {
 }
 
 bool Fleet::is_quiet(const std::string& run) const {
-  if (engine_->holds(run)) return false;
+  if (holds_named(run)) return false;
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(run);
   if (found == entries_.end()) return false;
@@ -104,8 +95,7 @@ void Fleet::forget_over() {
     if (!is_quiet(run)) continue;
     const auto run_lock = run_locks_.hold(run);
     try {
-      auto row = parts_.store.find_run(run);
-      if (row && row->name != run) row.reset();
+      const auto row = parts_.store.find_named(run);
       if (!is_quiet(run) || !is_over(row)) continue;
       {
         const std::lock_guard lock(mutex_);
@@ -140,8 +130,8 @@ void Fleet::feed_new() {
       auto uid = uids.find(run);
       // The shared history was away for longer than the engine keeps a run that has ended.
       if (uid == uids.end()) {
-        const auto row = parts_.store.find_run(run);
-        if (!row || row->name != run) continue;  // it has no run_uid yet
+        const auto row = parts_.store.find_named(run);
+        if (!row) continue;  // it has no run_uid yet
         uid = uids.emplace(run, row->run_uid).first;
       }
       feed(run, uid->second);
@@ -161,16 +151,15 @@ void Fleet::feed(const std::string& run, const std::string& run_uid) {
     term = it->second.term;
   }
   if (term == 0) {
-    auto there = parts_.shared->find_run(run);
+    auto there = parts_.shared->find_named(run);
     const bool others = there && is_others(*there, run_uid);
     if (!others) {
       term = parts_.shared->claim(run, self().name, term_here(run_uid));
-      there = parts_.shared->find_run(run);
+      there = parts_.shared->find_named(run);
     }
     if (others || (there && !is_newest(*there, run_uid))) {
-      const Peer* owner = others ? peers_.named(there->instance) : nullptr;
       if (!others) of_before_.push_back({run_uid});  // whether or not its clients come
-      return yield(run, run_uid, owner == nullptr ? nullptr : &owner->instance());
+      return yield(run, run_uid, others ? there->instance : kToBeDecided);
     }
   }
   parts_.feed->own(run_uid, run, term);
@@ -178,51 +167,6 @@ void Fleet::feed(const std::string& run, const std::string& run_uid) {
   if (const auto it = entries_.find(run); it != entries_.end()) {
     it->second.term = term;
     it->second.fed = true;
-  }
-}
-
-// Both may have taken runs while they could not see each other. With a shared history its terms decide; without one the
-// heavier of the two keeps the run.
-void Fleet::settle_with(Peer& peer) {
-  if (parts_.shared != nullptr) return;  // SharedFeed::on_lost tells
-  for (const auto& overview : engine_->overviews()) {
-    const std::string& run = overview->run().name();
-    if (weight_of(run, peer.instance().name) <= weight_of(run, self().name)) continue;
-    const auto run_lock = run_locks_.hold(run);
-    const auto answers = holders(run);
-    if (std::find(answers.begin(), answers.end(), &peer) != answers.end())
-      yield(run, overview->run().run_uid(), &peer.instance());
-  }
-}
-
-void Fleet::yield(const std::string& run, const std::string& run_uid, const Instance* to) {
-  spdlog::error("fleet: run '{}' was with two servers at once; {} gives it up, and it goes on {}", run, self().name,
-                to == nullptr ? "where its clients find it" : "with " + to->name);
-  ++yielded_;
-  const std::string& owner = to == nullptr || parts_.shared == nullptr ? self().name : to->name;
-  const std::string& address = to == nullptr ? self().address : to->address;
-  bool holds_back = false;  // whoever comes meanwhile waits, and is decided for afterwards
-  {
-    const std::lock_guard lock(mutex_);
-    const auto [entry, fresh] = entries_.try_emplace(run);
-    holds_back = fresh || entry->second.state != State::kDeciding;
-    entry->second.state = State::kDeciding;
-  }
-  const auto left = std::make_shared<std::promise<void>>();
-  engine_->hand_over(run, owner, [left, address](const engine::Engine::Leave& leave) {
-    leave(address);
-    left->set_value();
-  });
-  left->get_future().wait_for(kLeave);
-  if (parts_.feed != nullptr) parts_.feed->disown(run_uid);
-  alerts_go(run_uid);
-  const std::lock_guard lock(mutex_);
-  const auto entry = entries_.find(run);
-  if (!holds_back || entry == entries_.end()) return;
-  if (entry->second.waiting.empty()) {
-    entries_.erase(entry);
-  } else {
-    boost::asio::post(deciders_, [this, run] { decide(run); });
   }
 }
 

@@ -128,7 +128,7 @@ std::optional<std::set<std::string>> Fleet::known_elsewhere(const engine::RunRow
   Peer* owner = nullptr;
   if (parts_.shared != nullptr) {
     auto shared = parts_.shared->find_run(row.run_uid);
-    if (!shared) shared = parts_.shared->find_run(row.name);
+    if (!shared) shared = parts_.shared->find_named(row.name);
     if (shared) owner = peers_.named(shared->instance);
     if (owner == nullptr || !owner->alive()) return parts_.shared->alert_ids(row.run_uid);
   } else if (const auto found = holders(row.name); !found.empty()) {

@@ -46,7 +46,7 @@ void Fleet::take_orphans() {
   try {
     for (const history::SharedRun& run : parts_.shared->list_runs(kMaxOrphans, Which::kRunning)) {
       const std::string& name = run.row.name;
-      if (run.instance.empty() || engine_->holds(name)) continue;
+      if (run.instance.empty() || holds_named(name)) continue;
       const bool own = run.instance == self().name && is_newest(run, run.row.run_uid);
       if (own && ended_here(run.row.run_uid)) of_before_.push_back({run.row.run_uid});
       if (own || home_of(name, false) != nullptr) continue;
@@ -82,13 +82,14 @@ bool Fleet::bring(const std::string& name_or_uid, bool own) {
     const std::unique_lock turn(bring_mutex_, kTurn);
     if (!turn) throw engine::StoreError("other runs are brought first", true);
     const auto run_lock = run_locks_.hold(name);
-    if (engine_->holds(name)) return true;
+    if (holds_named(name)) return true;
     // What the store has of that name may be this server's own, and newer than what is shared.
-    if (const auto local = parts_.store.find_run(name); local && local->name == name) {
-      return local->run_uid == found->row.run_uid;
-    }
+    if (const auto local = parts_.store.find_named(name)) return local->run_uid == found->row.run_uid;
     // Under no term: its server may come back and go on, and a takeover brings it anew.
     return import(*found, 0);
+  } catch (const history::OwnStoreError& error) {
+    spdlog::warn("fleet: '{}' cannot be brought, this server's own store does not take it: {}", name_or_uid, error.what());
+    return false;
   } catch (const engine::StoreError& error) {
     spdlog::warn("fleet: '{}' cannot be looked for in the shared history: {}", name_or_uid, error.what());
     return false;

@@ -69,6 +69,11 @@ bool Peer::refused(const grpc::Status& status) {
   return refuses;
 }
 
+void Peer::heard(const grpc::ClientContext& context) {
+  const auto& told = context.GetServerTrailingMetadata();
+  if (told.contains(kInstance)) has_room_ = !told.contains(kFull);
+}
+
 std::string Peer::why_missing() const {
   if (misnamed_) return "what answers at " + instance_.address + " is not server " + instance_.name + " (see its fleet.self)";
   if (refuses_) return "server " + instance_.name + " refuses this server's fleet.token_file";
@@ -225,6 +230,7 @@ void Peers::introduce(Peer& peer) {
 }
 
 bool Peers::introduced(Peer& peer, const grpc::ClientContext& context) {
+  peer.heard(context);
   const std::string name = value_of(context.GetServerTrailingMetadata(), kInstance);
   const std::string list = value_of(context.GetServerTrailingMetadata(), kList);
   if (name.empty()) return !peer.misnamed_;  // one of before, or no answer

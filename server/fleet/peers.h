@@ -29,6 +29,7 @@ inline constexpr char kMark[] = "scalewatch-fleet";
 inline constexpr char kForwarded[] = "forwarded";           // answer from what is here
 inline constexpr char kInstance[] = "scalewatch-instance";  // of answers to them: the server's name
 inline constexpr char kList[] = "scalewatch-fleet-list";    // and a hash of all servers' names
+inline constexpr char kFull[] = "scalewatch-full";          // and that its store takes no runs
 inline constexpr char kHeld[] = "held";                     // GetRun: NOT_FOUND unless the run is in memory here
 
 // The mark of a call; empty: a client's own.
@@ -47,6 +48,10 @@ class Peer {
   // Of a call that has ended: it refused this server's token. The first time, and when it takes it again, that is in the log.
   bool refused(const grpc::Status& status);
   [[nodiscard]] bool refuses() const { return refuses_; }
+  // Its store takes runs, as it said last.
+  [[nodiscard]] bool has_room() const { return has_room_; }
+  // What it said of itself beside its answer to a call, which has ended.
+  void heard(const grpc::ClientContext& context);
   // "server b does not answer", or what else keeps its part from being told.
   [[nodiscard]] std::string why_missing() const;
 
@@ -59,6 +64,7 @@ class Peer {
   const std::unique_ptr<v1::Alerts::Stub> alerts_;
   std::atomic<bool> alive_{false};
   std::atomic<bool> refuses_{false};
+  std::atomic<bool> has_room_{true};
   std::atomic<bool> misnamed_{false};  // another server answers at its address
   // Of the probes, under Peers::mutex_.
   bool asked_ = false;                                  // one is on its way
@@ -158,6 +164,7 @@ std::vector<Answered<Response>> ask(const std::vector<Peer*>& peers, const char*
   }
   std::unique_lock lock(waiting->mutex);
   waiting->changed.wait(lock, [&] { return waiting->left == 0; });
+  for (std::size_t i = 0; i < peers.size(); ++i) peers[i]->heard(contexts[i]);
   return answers;
 }
 

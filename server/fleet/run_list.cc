@@ -84,9 +84,9 @@ bool RunListMerge::fill(Front& front, const std::vector<Source>& sources, std::s
     for (v1::RunSummary& run : *out.mutable_runs()) {
       const std::string& owner = run.instance();
       const bool own = owner.empty() || owner == front.source->instance || front.source->instance.empty();
-      const bool orphan = !own_only_ && front.first && std::none_of(sources.begin(), sources.end(), [&](const Source& source) {
-        return source.instance == owner;
-      });
+      const bool orphan =
+          !own_only_ && front.first && owner != kNobody &&
+          std::none_of(sources.begin(), sources.end(), [&](const Source& source) { return source.instance == owner; });
       if ((own || orphan) && !was_told(run, front)) front.rows.push_back(std::move(run));
     }
     front.token = out.next_page_token();

@@ -12,6 +12,9 @@
 
 namespace scalewatch::fleet {
 
+// Server of a run that began anew elsewhere as another one: what is stored of it is left out of lists.
+inline constexpr char kNobody[] = "?";
+
 class RunListMerge {
  public:
   struct Source {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "server/fleet/fleet.h"
+#include "server/fleet/run_list.h"
 
 namespace scalewatch::fleet {
 
@@ -77,15 +78,16 @@ bool Fleet::adopt(const engine::RunRow& row, bool look) {
   try {
     if (parts_.shared != nullptr) there = parts_.shared->find_run(row.run_uid);
     // It ended before it was shared, and its clients began it anew elsewhere, from their first report.
-    if (!there && parts_.shared != nullptr) there = parts_.shared->find_run(row.name);
+    if (!there && parts_.shared != nullptr) there = parts_.shared->find_named(row.name);
     newest = !there || is_newest(*there, row.run_uid);
   } catch (const engine::StoreError& error) {
     spdlog::debug("fleet: whose runs of before are is not known yet: {}", error.what());
     return false;
   }
-  const bool taken = (there && is_others(*there, row.run_uid)) || !holders(row.name).empty();
+  const bool taken = (there && is_others(*there, row.run_uid)) || !holders(row.name, true).empty();
   if (taken) {
-    note_gone(row, there ? there->instance : std::string());
+    // What is here is an older state of the same run, or of one that begins anew elsewhere.
+    note_gone(row, there && there->row.run_uid == row.run_uid ? there->instance : kNobody);
     trust(row.run_uid);
     return true;
   }
@@ -124,9 +126,14 @@ bool Fleet::bring_back(const std::string& run) {
   Entry made;
   const Answer answer = take(run, made);
   settle(run, std::move(made), answer);
-  if (answer.kind != Answer::kHere) return false;
-  const auto row = parts_.store.find_run(run);
-  if (row && row->name == run && row->status == v1::RUN_STATUS_RUNNING) engine_->adopt(run);
+  if (answer.kind != Answer::kHere) {
+    const std::lock_guard lock(mutex_);
+    const auto sent_on = entries_.find(run);  // whoever would have come; and nobody has
+    if (sent_on != entries_.end() && sent_on->second.state == State::kElsewhere) entries_.erase(sent_on);
+    return false;
+  }
+  const auto row = parts_.store.find_named(run);
+  if (row && row->status == v1::RUN_STATUS_RUNNING) engine_->adopt(run);
   return true;
 }
 
@@ -135,7 +142,7 @@ void Fleet::note_gone(engine::RunRow row, const std::string& owner) {
   alerts_go(row.run_uid);
   v1::GetRunResponse overview;
   if (!overview.ParseFromString(row.overview)) return;
-  overview.mutable_run()->set_instance(owner.empty() ? "?" : owner);
+  overview.mutable_run()->set_instance(owner.empty() ? kNobody : owner);
   row.overview = overview.SerializeAsString();
   engine::CommitBatch batch;
   batch.runs.push_back(std::move(row));

@@ -111,7 +111,7 @@ class Service final : public grpc::Service {
   grpc::Status answer(grpc::ServerContext* context, Function<Request, Response> function, const Request& request,
                       Response& response) {
     if (is_passed_on(*context)) {
-      for (const auto& [key, value] : options_.fleet->identity) context->AddTrailingMetadata(key, value);
+      for (const auto& [key, value] : options_.fleet->identity()) context->AddTrailingMetadata(key, value);
     }
     if (is_not_here(*context, request)) return {grpc::StatusCode::NOT_FOUND, "not in memory here"};
     return auth::answer(options_.gate, *context, [&](const auth::Caller& caller) {

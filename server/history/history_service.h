@@ -25,7 +25,7 @@ struct ServiceFleet {
   // Of a call: "" a client's own, "held" one that wants only what is in memory here, else one that another server passes on.
   std::function<std::string(const grpc::ServerContextBase&)> mark;
   // Trailing metadata of what this server answers others: who it is.
-  std::vector<std::pair<std::string, std::string>> identity;
+  std::function<std::vector<std::pair<std::string, std::string>>()> identity;
   engine::HistoryApi& own;  // of this server alone, as the others ask for it
   std::function<bool(const std::string& run)> holds;
   // Whether another server has it.

@@ -16,10 +16,7 @@ constexpr std::size_t kMaxAlerts = 10'000;
 // Also another run of that name, which began here and went on elsewhere before it was shared: it would be found by the name.
 void remove_older(const std::string& run_uid, const std::string& name, SqliteStore& from) {
   from.remove_run(run_uid);
-  while (const auto other = from.find_run(name)) {
-    if (other->name != name) return;
-    from.remove_run(other->run_uid);
-  }
+  while (const auto other = from.find_named(name)) from.remove_run(other->run_uid);
 }
 
 // What this server told of the run before another one had it, and could not share: once the run goes on here, these alerts are
@@ -52,7 +49,7 @@ bool import_run(SharedHistory& shared, const std::string& run_uid, std::uint64_t
   bool removed = false;
   if (term == 0) into.retention().comes_back(run_uid);
   const bool found = shared.load_run(run_uid, [&](engine::CommitBatch&& batch) {
-    if (!removed) remove_older(run_uid, batch.runs.empty() ? run_uid : batch.runs.front().name, into);
+    if (!removed) in_own_store([&] { remove_older(run_uid, batch.runs.empty() ? run_uid : batch.runs.front().name, into); });
     removed = true;
     for (const auto& row : batch.incarnations) seqs[{run_uid, row.rank, row.incarnation}] = row.durable_seq;
     for (const auto& row : batch.reports) pos = std::max(pos, row.pos);
@@ -61,9 +58,9 @@ bool import_run(SharedHistory& shared, const std::string& run_uid, std::uint64_t
     // The store keeps the newest change by its time, and the clock of an earlier owner may have been ahead of this one.
     for (auto& row : batch.alerts) row.changed_ms = std::min(row.changed_ms, now_ms());
     for (auto& row : std::exchange(kept, {})) batch.alerts.push_back(std::move(row));  // with the first: they are gone now
-    into.commit(batch);
+    in_own_store([&] { into.commit(batch); });
   });
-  if (found) FeedState(into).imported(run_uid, term, pos, floors, seqs);
+  if (found) in_own_store([&] { FeedState(into).imported(run_uid, term, pos, floors, seqs); });
   return found;
 }
 

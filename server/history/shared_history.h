@@ -70,11 +70,28 @@ class SharedHistory {
   virtual std::map<std::uint32_t, std::uint64_t> floors(const std::string& run_uid) = 0;
 };
 
+// What this server's own store refused, and not the shared history.
+class OwnStoreError : public engine::StoreError {
+ public:
+  using StoreError::StoreError;
+};
+
+// Runs `work`, which is with this server's own store alone.
+template <class Work>
+auto in_own_store(const Work& work) {
+  try {
+    return work();
+  } catch (const engine::StoreError& error) {
+    throw OwnStoreError(error.what(), error.retryable);
+  }
+}
+
 // Brings a run into a store under a claim of its name: removes what the store has of that name (it is older, or was never
 // shared), commits what load_run() gives, and notes that older attempts are asked of the shared history. Under no claim (0) it
 // comes for a question, and stays for a while (Retention::comes_back). False when there is no such run. Alerts of it stay that
 // were never shared, where somebody was told of one and not of its end. To be called while the run is not in the engine's
-// memory; after a crash the store's term (SharedFeed::term_of) says that it was not finished. Throws StoreError.
+// memory; after a crash the store's term (SharedFeed::term_of) says that it was not finished. Throws StoreError,
+// OwnStoreError where it is `into` that refuses.
 bool import_run(SharedHistory& shared, const std::string& run_uid, std::uint64_t term, SqliteStore& into);
 
 // What a server's own runs send. Thread-safe; nothing here waits for the network but drain().

@@ -220,6 +220,15 @@ std::optional<engine::RunRow> SqliteStore::find_run(const std::string& name_or_u
   return std::move(run->row);
 }
 
+std::optional<engine::RunRow> SqliteStore::find_named(const std::string& name) {
+  ReadPool::Lease lease(readers_);
+  Query query(*lease, select_runs("WHERE name = ?"), name);
+  if (!query.step()) return std::nullopt;
+  StoredRun run;
+  read_run(query, run);
+  return std::move(run.row);
+}
+
 std::vector<engine::RunRow> SqliteStore::list_lost(std::size_t limit) {
   ReadPool::Lease lease(readers_, ReadPool::Limit::kNone);
   Query query(*lease, select_runs("WHERE status = ? AND worst_open > 0 ORDER BY last_report_ms, id LIMIT ?"),

@@ -54,6 +54,7 @@ class SqliteStore : public engine::HistoryStore, public engine::OutboxStore, pub
   void commit(const engine::CommitBatch& batch) override;
   bool commit_alerts(const engine::CommitBatch& batch) override;
   std::optional<engine::RunRow> find_run(const std::string& name_or_uid) override;
+  std::optional<engine::RunRow> find_named(const std::string& name) override;
   std::vector<engine::RunRow> list_running(std::size_t limit) override;
   std::vector<engine::RunRow> list_lost(std::size_t limit) override;
   std::vector<engine::IncarnationRow> incarnations(const std::string& run_uid) override;

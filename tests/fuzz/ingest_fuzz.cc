@@ -27,6 +27,7 @@ struct NoStore final : HistoryStore {
     }
   }
   std::optional<RunRow> find_run(const std::string& /*name*/) override { return {}; }
+  std::optional<RunRow> find_named(const std::string& /*name*/) override { return {}; }
   std::vector<RunRow> list_running(std::size_t /*limit*/) override { return {}; }
   std::vector<RunRow> list_lost(std::size_t /*limit*/) override { return {}; }
   std::vector<IncarnationRow> incarnations(const std::string& /*uid*/) override { return {}; }

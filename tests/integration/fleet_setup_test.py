@@ -43,6 +43,23 @@ class FleetSetup(FleetCase):
         self.assertEqual(servers["a"].cli("runs")[2], "")
         self.assertEqual(self.said(servers["a"], "should be server b"), 1)
 
+    def test_two_servers_of_one_name_do_not_both_keep_a_run(self):
+        clickhouse = self.click()
+        servers = self.servers_of({"a": ("a", "ab"), "b": ("a", "ab")}, (
+            "history.clickhouse.hosts=" + clickhouse.url, "history.clickhouse.required=true", "history.clickhouse.every=100ms"))
+        for server in servers.values():
+            server.start()
+        # Neither knows of the other, and a job reaches first the one, then, begun anew, the other.
+        steps = ("--batch", "8", "--step-ms", "20", "--steps")
+        self.spawn(self.job({"a": servers["a"]}, "healthy", "both", *steps, "100000"))
+        wait_for("some of it", lambda: int(clickhouse.query("SELECT uniqExact(attempt) FROM reports", "scalewatch")) > 10)
+        self.spawn(self.job({"b": servers["b"]}, "healthy", "both", *steps, "100000"))
+        wait_for("the older claim to yield", lambda: self.said(servers["a"], "is with a server that calls itself a, as this one does"))
+        self.assertEqual(self.metric(servers["a"], "scalewatch_fleet_runs_yielded_total"), 1)
+        seen = int(self.summary(servers["b"], "both")["attempts"])
+        wait_for("the run to go on", lambda: int(self.summary(servers["b"], "both")["attempts"]) > seen + 20)
+        self.assertEqual(self.metric(servers["b"], "scalewatch_fleet_runs_yielded_total"), 0)
+
     def test_a_server_that_never_answered_and_lists_that_differ(self):
         servers = self.servers_of({"a": ("a", "abc"), "b": ("b", "ab"), "c": ("c", "abc")})
         a, b, c = servers.values()

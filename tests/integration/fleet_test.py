@@ -1,11 +1,14 @@
 """Servers that share their runs: any answers for all, an owner that dies or stops is followed, and clocks need not agree."""
+import contextlib
 import json
+import os
 import pathlib
 import sqlite3
 import struct
 import subprocess
 import sys
 import time
+import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "durability"))
 from facts import SETTINGS, assert_equal, facts
@@ -239,6 +242,48 @@ class Fleet(FleetCase):
             time.sleep(3)  # while retention looks
         brought.update(stored())
         self.assertEqual(len(brought), 1, brought)  # their numbers are not given out again
+
+    def test_a_run_that_is_called_as_another_ones_run_uid(self):
+        servers = self.fleet("ab", self.click())
+
+        def train(run):
+            self.assertEqual(self.spawn(self.job(servers, "healthy", run, "--steps", "20", "--batch", "16")).wait(120), 0)
+
+        train("first")
+        self.finished(servers["a"], "first")
+        uid = self.summary(servers["a"], "first")["run_uid"]
+        train(uid)
+        for server in servers.values():
+            wait_for("both", lambda: sorted((r["name"], r["attempts"], r["status"]) for r in server.api("runs")["runs"]) ==
+                     sorted((name, "20", "RUN_STATUS_FINISHED") for name in ("first", uid)))
+            self.assertNotIn("two servers at once", server.log())
+
+    def test_a_server_whose_disk_is_full_is_nobodys_next_home(self):
+        run, clickhouse = "next", self.click()
+        servers = self.fleet("abc", clickhouse, settings=SETTINGS)
+        first, full, last = self.order(servers, run)
+        self.assertEqual(servers[full].stop(), 0)
+        if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m", "tmpfs", str(servers[full].data)],
+                                               capture_output=True).returncode != 0:
+            raise unittest.SkipTest("a file system of its own can't be mounted here (needs root and mount)")
+        self._stack.callback(lambda: subprocess.run(["umount", "-l", str(servers[full].data)], capture_output=True))
+        servers[full].start()
+        filler = servers[full].data / "filler"
+        with open(filler, "wb", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(b"x" * 65536)
+        job = self.spawn(self.job(servers, "healthy", run, "--steps", str(STEPS), "--batch", "16", "--step-ms", "60"))
+        self.assertEqual(self.owner(servers, run), first)
+        wait_for("some attempts", lambda: int(self.summary(servers[first], run)["attempts"]) >= 25)
+        servers[first].kill()
+        self.assertEqual(self.owner(servers, run, but=first), last)
+        self.assertEqual(job.wait(180), 0)
+        self.finished(servers[last], run)
+        told = servers[last].api(f"runs/{run}")
+        self.assertEqual((told["run"]["attempts"], [loss for rank in told["ranks"] for loss in rank["losses"]]), (str(STEPS), []))
+        self.assertIn("takes no runs", servers[full].log())
+        filler.unlink()
+        wait_for("room", lambda: "has room for runs again" in servers[full].log())
 
     def test_clocks_need_not_agree(self):
         shim = BIN.parent / "lib/libclock_shift.so"

@@ -191,6 +191,8 @@ class HistoryStore {
 
   // The rest is thread-safe and throws StoreError.
   virtual std::optional<RunRow> find_run(const std::string& name_or_uid) = 0;
+  // By name alone: a run may be called as another one's run_uid, which find_run() gives then.
+  virtual std::optional<RunRow> find_named(const std::string& name) = 0;
   virtual std::vector<RunRow> list_running(std::size_t limit) = 0;  // status RUNNING, newest report first
   virtual std::vector<RunRow> list_lost(std::size_t limit) = 0;     // LOST, something open; oldest report first
   virtual std::vector<IncarnationRow> incarnations(const std::string& run_uid) = 0;  // by rank, then order

@@ -60,12 +60,17 @@ class MemoryStore final : public HistoryStore {
     refused_run = run_uid;
   }
   std::optional<RunRow> find_run(const std::string& name_or_uid) override {
+    {
+      std::lock_guard lock(mutex);
+      if (const auto found = runs.find(name_or_uid); found != runs.end() && !cannot_be_read) return found->second;
+    }
+    return find_named(name_or_uid);
+  }
+  std::optional<RunRow> find_named(const std::string& name) override {
     std::lock_guard lock(mutex);
     if (cannot_be_read) throw StoreError("readers are busy", true);
-    for (const auto& [uid, row] : runs) {
-      if (uid == name_or_uid || row.name == name_or_uid) return row;
-    }
-    return {};
+    const auto found = std::find_if(runs.begin(), runs.end(), [&](const auto& run) { return run.second.name == name; });
+    return found == runs.end() ? std::nullopt : std::optional(found->second);
   }
   std::vector<RunRow> list_lost(std::size_t limit) override {
     std::lock_guard lock(mutex);

@@ -112,6 +112,13 @@ TEST_F(Recovery, WhatAClientWasToldAndTheStoreHoldsNoMoreIsToldAsLost) {
   EXPECT_EQ(lost(), kReports - held);  // once
 }
 
+TEST_F(Recovery, ARunThatIsCalledAsAnothersRunUidIsReadBack) {
+  make(false);
+  store_.runs["run"] = {.run_uid = "run", .name = "other", .status = v1::RUN_STATUS_FINISHED, .overview = {}};
+  store_.runs[uid_].status = v1::RUN_STATUS_FINISHED;  // or it is read back without being looked for
+  goes_on();
+}
+
 TEST_F(Recovery, ARunThatIsGoneBeginsAnewAndTellsWhatWasInIt) {
   make(false);
   MemoryStore empty;

@@ -73,8 +73,14 @@ class FakeShared final : public history::SharedHistory {
     return row ? std::optional(shared(*row)) : std::nullopt;
   }
   std::optional<history::SharedRun> find_named(const std::string& name) override {
-    auto run = find_run(name);
-    return run && run->row.name == name ? std::move(run) : std::nullopt;
+    if (away) throw engine::StoreError("the shared history is away", true);
+    std::optional<history::SharedRun> run;
+    if (const auto row = rows.find_named(name)) {
+      const std::lock_guard lock(mutex);
+      run = shared(*row);
+    }
+    if (after_find) after_find();
+    return run;
   }
   std::uint64_t last_place(const std::string& run_uid, std::uint64_t term) override {
     const std::scoped_lock lock(rows.mutex, mutex);
@@ -134,6 +140,7 @@ class FakeFeed final : public history::SharedFeed {
   FakeFeed(FakeShared& shared, MemoryStore& local) : shared_(shared), local_(local) {}
 
   void own(const std::string& run_uid, const std::string& /*name*/, std::uint64_t term) override {
+    if (refuse) throw engine::StoreError("disk full", true);
     note_term(run_uid, term);
     {
       const std::lock_guard lock(shared_.mutex);
@@ -193,6 +200,7 @@ class FakeFeed final : public history::SharedFeed {
     const std::lock_guard lock(mutex_);
     lost_(then.row.run_uid, then);
   }
+  std::atomic<bool> refuse{false};  // own()
   bool owns(const std::string& run_uid) {
     const std::lock_guard lock(mutex_);
     return owned_.contains(run_uid);

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "server/fleet/run_list.h"
 #include "tests/unit/fleet/fleet_fixture.h"
 
 namespace scalewatch::fleet::testing {
@@ -184,6 +185,19 @@ TEST_F(MovesTest, WhatIsReplacedByAnotherRunOfItsNameEnds) {
   auto seen = back.moves.seen();
   std::erase(seen, "go");  // of both, and at the start where that is faster than the client
   EXPECT_THAT(seen, ElementsAre("end uid/1", "import", "come"));
+}
+
+// Nothing of it was shared, and what began anew elsewhere is another run: nobody tells of this one.
+TEST_F(MovesTest, WhatBeganAnewElsewhereIsNobodysWhereItWas) {
+  start_all(&shared_);
+  const auto names = order();
+  auto client = begun(names[0], 3);
+  client.reset();
+  kill(names[0]);
+  ASSERT_EQ(join(client, names[2], 3, 0), names[1]);
+  ASSERT_NO_FATAL_FAILURE(share(*client, names[1], 1, 9));
+  start(names[0], &shared_);
+  EXPECT_TRUE(eventually([&] { return owner_in(*stores_[names[0]]) == kNobody; }));
 }
 
 // It gave the run up, and nobody had more of it: its alerts are those of before, and are compared with its findings.

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -95,6 +96,7 @@ struct Moves {
   std::mutex mutex;
   std::vector<std::string> all;
   std::vector<std::string> left;
+  std::atomic<bool> has_room{true};
   std::function<void()> at_import{};
   std::function<void()> at_go{};
 };
@@ -153,6 +155,7 @@ class Node {
                      trust(*shared, uid);
                      return copy_run(uid, shared->rows, *store);
                    },
+               .has_room = [this] { return moves.has_room.load(); },
                .last_place =
                    [this, shared](const std::string& uid) {
                      const std::scoped_lock lock(store->mutex, shared->mutex);
@@ -180,7 +183,7 @@ class Node {
         locator(fleet, api),
         history(locator, api),
         hooks_{.mark = mark_of,
-               .identity = fleet.peers().identity(),
+               .identity = [this] { return fleet.identity(); },
                .own = api,
                .holds = [this](const std::string& run) { return fleet.holds(run); },
                .is_elsewhere = [this](const std::string& run) { return locator.server_of(run) != nullptr; },

@@ -142,6 +142,16 @@ TEST(RunList, EachRunIsToldByTheServerThatHasIt) {
   EXPECT_THAT(everything(from_b, 10), ElementsAre("moved", "a1", "old", "orphan"));
 }
 
+// It began anew elsewhere, as another run: what is left of it runs nowhere.
+TEST(RunList, AStumpIsInNoList) {
+  Store a("a");
+  Store b("b");
+  a.rows = {run("stump", 3, 9, kNobody), run("a1", 0, 5, "a")};
+  b.rows = {run("anew", 0, 8, "b")};
+  EXPECT_THAT(everything({a.source(), b.source()}, 10), ElementsAre("anew", "a1"));
+  EXPECT_THAT(everything({b.source(), a.source()}, 10), ElementsAre("anew", "a1"));
+}
+
 TEST(RunList, WhatIsToldAllAtOnceIsPaged) {
   Store a("a");
   a.rows = {run("a1", 0, 8, "a"), run("a2", 0, 2, "a")};

@@ -48,6 +48,13 @@ TEST_F(Store, RunsAreFoundByNameAndUidAndReplaced) {
   EXPECT_EQ(found->overview, row.overview);
   EXPECT_EQ(store_->find_run("u2")->name, "beta");
   EXPECT_FALSE(store_->find_run("gamma"));
+  batch.runs = {run_row("u3", "u2")};
+  store_->commit(batch);
+  EXPECT_EQ(store_->find_run("u2")->name, "beta");
+  EXPECT_EQ(store_->find_named("u2")->run_uid, "u3");
+  EXPECT_FALSE(store_->find_named("u1"));
+  batch.runs[0].status = v1::RUN_STATUS_FINISHED;
+  store_->commit(batch);
   const auto running = store_->list_running(10);
   ASSERT_EQ(running.size(), 1U);
   EXPECT_EQ(running[0].name, "beta");
