@@ -196,12 +196,21 @@ Seal seal_of_chunk(std::string_view blob) {
   return seal_at(blob, end);
 }
 
-std::string_view frame_of(std::string_view blob, std::size_t tensor) {
-  if (blob.size() < (tensor + 2) * kOffsetBytes) return {};
+std::optional<FramePlace> frame_place(std::string_view front, std::size_t tensor) {
+  const std::size_t offsets = (tensor + 2) * kOffsetBytes;
+  if (front.size() < offsets) return std::nullopt;
+  std::uint32_t first = 0;
   std::uint32_t ends[2];
-  std::memcpy(ends, blob.data() + tensor * kOffsetBytes, sizeof ends);
-  if (ends[0] > ends[1] || ends[1] > blob.size()) return {};
-  return blob.substr(ends[0], ends[1] - ends[0]);
+  std::memcpy(&first, front.data(), sizeof first);
+  std::memcpy(ends, front.data() + tensor * kOffsetBytes, sizeof ends);
+  if (first < offsets || ends[0] >= ends[1]) return std::nullopt;
+  return FramePlace{ends[0], ends[1]};
+}
+
+std::string_view frame_of(std::string_view blob, std::size_t tensor) {
+  const auto place = frame_place(blob, tensor);
+  if (!place || place->end > blob.size()) return {};
+  return blob.substr(place->begin, place->end - place->begin);
 }
 
 }  // namespace scalewatch::history

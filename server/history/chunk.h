@@ -131,9 +131,15 @@ Seal seal_of_chunk(std::string_view blob);
 
 // A chunk's blob: the offsets of its frames, then the frames.
 std::string join_frames(std::span<const std::string> frames);
+inline constexpr std::size_t kOffsetBytes = 4;
+struct FramePlace {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+// Where frame `tensor` lies in a blob of which this is the front, kOffsetBytes * (tensor + 2) of it at least; absent when there
+// is none: a chunk has as many frames as there were tensors when it was made, and where they begin the offsets end.
+std::optional<FramePlace> frame_place(std::string_view front, std::size_t tensor);
 // Frame `tensor` of a whole blob; empty when there is none.
 std::string_view frame_of(std::string_view blob, std::size_t tensor);
-// Bytes at the front of a blob that hold the offset of frame `tensor` and of what follows it.
-inline constexpr std::size_t kOffsetBytes = 4;
 
 }  // namespace scalewatch::history

@@ -1,7 +1,6 @@
 #include "server/history/stored_records.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "server/history/api_error.h"
 #include "server/history/keys.h"
@@ -111,11 +110,10 @@ const FrameView* StoredRecords::frame(const StretchRow& stretch, std::uint32_t i
   BlobReader& blob = reading_.frames();
   if (!blob.open(chunk_key(stretch.stream, stretch.number, id / kChunkTensors))) return nullptr;
   const std::size_t tensor = id % kChunkTensors;
-  std::string offsets;
-  if (!blob.read(tensor * kOffsetBytes, 2 * kOffsetBytes, offsets)) return nullptr;
-  std::uint32_t ends[2];
-  std::memcpy(ends, offsets.data(), sizeof ends);
-  if (ends[0] >= ends[1] || !blob.read(ends[0], ends[1] - ends[0], frame.bytes)) return nullptr;
+  std::string front;
+  if (!blob.read(0, (tensor + 2) * kOffsetBytes, front)) return nullptr;
+  const auto place = frame_place(front, tensor);
+  if (!place || !blob.read(place->begin, place->end - place->begin, frame.bytes)) return nullptr;
   if (!frame.view.open(frame.bytes, stretch.reports, numel)) {
     frame.number = -1;
     damaged("stored records of attempts " + std::to_string(stretch.first) + " to " + std::to_string(stretch.last));
