@@ -10,7 +10,7 @@ void add_clickhouse_settings(clickhouse::Options& options, std::vector<Setting>&
   const std::string key = "history.clickhouse.";
   all.push_back(text(key + "hosts", options.hosts,
                      "http(s)://host:port of a shared history in ClickHouse, several separated by commas; empty = none"));
-  all.push_back(text(key + "database", options.database, "made when missing"));
+  all.push_back(text(key + "database", options.database, "made when missing; letters, digits and _, no digit first"));
   all.push_back(text(key + "user", options.user, "who logs in"));
   all.push_back(text(key + "password_file", options.password_file, "file that holds the password; empty = no password"));
   all.push_back(text(key + "password_env", options.password_env, "or an environment variable that does"));

@@ -37,6 +37,11 @@ std::string check_server(const std::string& given) {
   const std::string server = without_scheme(given);
   const auto colon = server.rfind(':');
   const std::string wanted = " is not HOST:PORT, for example 127.0.0.1:7462 or [::1]:7462";
+  if (server.find(',') != std::string::npos) {
+    return server +
+           ", perhaps of SCALEWATCH_SERVER, are several servers: --server takes one of them, and any of a fleet answers "
+           "for all";
+  }
   if (colon == std::string::npos || colon == 0) return server + wanted;
   const std::string host = server.substr(0, colon);
   const bool bracketed = host.front() == '[' && host.back() == ']' && host.size() > 2;

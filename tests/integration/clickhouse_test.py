@@ -1,5 +1,6 @@
 """The shared history in a real ClickHouse (Debian's 18.16): the conformance suite on one server and on two shards, and a job whose
 history lives there while shards and the server are killed, frozen, or have a full disk."""
+import contextlib
 import os
 import sqlite3
 import subprocess
@@ -124,13 +125,12 @@ class Faults(Case):
                 server = self.server(settings=self.settings(there.url, "history.clickhouse.required=true"))
                 trainer = self.spawn(self.demo_command(server, "hot", "--run", "full", "--ranks", "2", "--steps", str(STEPS)))
                 wait_for("a batch", lambda: metric(server, "scalewatch_shared_history_batches_total") > 1)
-                with open(disk / "filler", "wb") as filler:
-                    try:
-                        while True:
-                            filler.write(bytes(1 << 16))
-                            filler.flush()
-                    except OSError:
-                        pass
+                taken = subprocess.run(f"du -am {disk} | sort -n | tail -20", shell=True, capture_output=True, text=True).stdout
+                filled = 0
+                with contextlib.suppress(OSError), open(disk / "filler", "wb", buffering=0) as filler:
+                    while True:
+                        filled += filler.write(bytes(1 << 16))
+                self.assertGreater(filled, 0, f"the disk was full already: {taken}")
                 wait_for("the refusal", lambda: metric(server, "scalewatch_shared_history_reachable") == 0)
                 # The run goes on: what is durable here is folded, shown and kept.
                 wait_for("the run", lambda: int(server.api("runs/full")["run"]["attempts"]) == STEPS, 120)

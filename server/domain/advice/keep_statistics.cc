@@ -42,9 +42,10 @@ std::optional<Advice> advise_keep_statistics(const AdviceContext& context) {
           0.7);
     case LossCause::kStore:
       return advice(
-          "the store's files were removed, damaged, or put back from a backup: the server's log says what it found at its "
-          "start, and `scalewatch admin verify` what else is wrong",
-          0.8);
+          "another server of a fleet took the run over before these were shared (history.clickhouse.required keeps them with "
+          "the client until they are), or the store's files were removed, damaged, or put back from a backup: the server's "
+          "log says which, and `scalewatch admin verify` what else is wrong with a store",
+          0.7);
     case LossCause::kInternal:
     case LossCause::kNone:
       break;

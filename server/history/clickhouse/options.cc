@@ -58,9 +58,10 @@ std::string fault_of(const Options& options) {
       return "history.clickhouse.hosts: no user or password in an address; use history.clickhouse.user and .password_file";
   }
   const bool plain_name = !options.database.empty() &&
+                          std::isdigit(static_cast<unsigned char>(options.database.front())) == 0 &&
                           std::all_of(options.database.begin(), options.database.end(),
                                       [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; });
-  if (!plain_name) return "history.clickhouse.database: letters, digits and _ only";
+  if (!plain_name) return "history.clickhouse.database: letters, digits and _ only, and no digit first";
   if (options.sharded() && options.cluster.empty()) return "history.clickhouse.cluster: a sharded layout needs its name";
   if (!options.password_file.empty() && !options.password_env.empty())
     return "history.clickhouse.password_file and .password_env: give one of them";

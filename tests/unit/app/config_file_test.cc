@@ -167,7 +167,7 @@ TEST_F(ConfigFile, SinksMaySendOnlyWhereTheListAllowsOnceAllIsRead) {
 }
 
 // The example says that it holds every key with its default; so it must.
-TEST_F(ConfigFile, APasswordThatCannotBeReadIsAFaultOfTheFile) {
+TEST_F(ConfigFile, WhatClickHouseWouldNotTakeIsAFaultOfTheFile) {
   const auto fault = [&](const std::string& where) -> std::string {
     const Config config = load("history:\n  clickhouse:\n    hosts: http://127.0.0.1:1\n    " + where + "\n");
     try {
@@ -182,6 +182,9 @@ TEST_F(ConfigFile, APasswordThatCannotBeReadIsAFaultOfTheFile) {
   EXPECT_THAT(fault("password_file: /dev/zero"), HasSubstr("too long"));
   EXPECT_THAT(fault("password_env: SCALEWATCH_NO_SUCH_VARIABLE"), HasSubstr("is not set"));
   EXPECT_EQ(fault("password_file: /dev/null"), "no error");
+  EXPECT_THAT(fault("database: 2024"), HasSubstr("no digit first"));
+  EXPECT_THAT(fault("database: a-b"), HasSubstr("letters, digits and _"));
+  EXPECT_EQ(fault("database: runs_2024"), "no error");
 }
 
 TEST_F(ConfigFile, AFleetsFilesAreLookedAtBeforeTheStart) {

@@ -103,6 +103,8 @@ TEST_F(Config, IsOutdoneByTheEnvironmentAndThatByAnOption) {
   setenv("SCALEWATCH_SERVER", "127.0.0.1:1", 1);
   EXPECT_EQ(with(file, {"runs"}).code, kExitNothing);
   EXPECT_EQ(with(file, {"runs", "--server", server.address()}).code, kExitOk);
+  setenv("SCALEWATCH_SERVER", "127.0.0.1:1,127.0.0.1:2", 1);  // as trainers have it
+  EXPECT_THAT(with(file, {"runs"}).err, HasSubstr("takes one of them"));
   unsetenv("SCALEWATCH_SERVER");
   EXPECT_THAT(with("unicode: false\nserver: " + server.address(), {"scaler", "digits-hot"}).out, Not(HasSubstr("┤")));
 }
