@@ -88,7 +88,7 @@ struct Client::Impl {
     const std::string where = names::escape(server);
     switch (status.error_code()) {
       case grpc::StatusCode::NOT_FOUND:
-        throw CallError(said, kExitNothing, true);
+        throw CallError(said, kExitNothing, CallError::Kind::kNotFound);
       case grpc::StatusCode::INVALID_ARGUMENT:
         throw CallError(said, kExitUsage);
       case grpc::StatusCode::FAILED_PRECONDITION:
@@ -122,7 +122,8 @@ struct Client::Impl {
                                       where),
                           kExitNothing);
         }
-        throw CallError(fmt::format("scalewatchd at {} is not available: {}; try again", where, said), kExitNothing);
+        throw CallError(fmt::format("scalewatchd at {} is not available: {}; try again", where, said), kExitNothing,
+                        CallError::Kind::kNotNow);
       default:
         throw CallError(
             fmt::format("scalewatchd at {} failed (code {}): {}", where, static_cast<int>(status.error_code()), said),
@@ -169,6 +170,10 @@ Client::~Client() = default;
 
 void Client::on_note(std::function<void(const std::string&)> told) {
   impl_->on_note = std::move(told);
+}
+
+void Client::note(const std::string& what) {
+  impl_->tell(what);
 }
 
 v1::ListRunsResponse Client::list_runs(const v1::ListRunsRequest& request) {

@@ -1,6 +1,7 @@
 // Calls to scalewatchd that either answer or say what to do.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <stdexcept>
@@ -30,15 +31,18 @@ enum ExitCode : int {
 // A call failed. The message is for people and safe to print: what is wrong and what to do.
 class CallError : public std::runtime_error {
  public:
-  CallError(const std::string& message, ExitCode exit_code, bool not_found = false)
-      : std::runtime_error(message), exit_code_(exit_code), not_found_(not_found) {}
+  enum class Kind : std::uint8_t { kOther, kNotFound, kNotNow };
+  CallError(const std::string& message, ExitCode exit_code, Kind kind = Kind::kOther)
+      : std::runtime_error(message), exit_code_(exit_code), kind_(kind) {}
   [[nodiscard]] ExitCode exit_code() const { return exit_code_; }
   // The server knows no such run, tensor, attempt or alert.
-  [[nodiscard]] bool not_found() const { return not_found_; }
+  [[nodiscard]] bool not_found() const { return kind_ == Kind::kNotFound; }
+  // The server is there, and cannot answer this now.
+  [[nodiscard]] bool not_now() const { return kind_ == Kind::kNotNow; }
 
  private:
   ExitCode exit_code_;
-  bool not_found_;
+  Kind kind_;
 };
 
 // Every call waits at most 10 s (streams: until they are stopped) and throws CallError. Thread-safe.
@@ -54,6 +58,8 @@ class Client {
   // Called with what an answer may lack, as the server says it, once for the same words. Not thread-safe: before the first
   // call.
   void on_note(std::function<void(const std::string&)> told);
+  // The same of what a view goes without.
+  void note(const std::string& what);
 
   v1::ListRunsResponse list_runs(const v1::ListRunsRequest& request);
   v1::GetRunResponse get_run(const v1::GetRunRequest& request);

@@ -51,6 +51,17 @@ v1::GetScalerHistoryResponse read_scaler(Client& client, const v1::GetRunRespons
   }
 }
 
+v1::GetScalerHistoryResponse read_scaler_if_now(Client& client, const v1::GetRunResponse& run,
+                                                std::optional<std::uint32_t> scaler) {
+  try {
+    return read_scaler(client, run, scaler);
+  } catch (const CallError& error) {
+    if (!error.not_now()) throw;
+    client.note(std::string("the scale's history is left out: ") + error.what());
+    return {};
+  }
+}
+
 domain::Diagnosis diagnose(const v1::GetRunResponse& run, const v1::GetScalerHistoryResponse& history) {
   std::vector<domain::Finding> findings;
   for (const auto& finding : run.findings()) {

@@ -50,7 +50,7 @@ v1::GetRunResponse get_run_segment(Client& client, const std::string& run, std::
                                    [&](const v1::SegmentSummary& s) { return s.segment() == segment; });
   if (stored == out.segments().end()) {
     throw CallError(fmt::format("{} has no segment {}: its newest is {}", Screen::name(run), segment, summary.segment()),
-                    kExitNothing, true);
+                    kExitNothing, CallError::Kind::kNotFound);
   }
   summary.set_segment(segment);
   summary.set_attempts(stored->attempts());

@@ -165,7 +165,7 @@ ExitCode TokenCommands::revoke(const Screen& screen) const {
   on_file([&] {
     auth::edit_tokens(file_, [&](std::vector<TokenRecord>& tokens) {
       removed = std::erase_if(tokens, [&](const TokenRecord& token) { return token.id == id_; });
-      if (removed == 0) throw CallError("no token has the id " + names::escape(id_), kExitNothing, true);
+      if (removed == 0) throw CallError("no token has the id " + names::escape(id_), kExitNothing, CallError::Kind::kNotFound);
     });
   });
   if (screen.json) {

@@ -34,14 +34,14 @@ ExitCode diagnose_run(Client& client, const DoctorOptions& options, const Screen
             Screen::name(options.run),
         kExitNothing);
   }
-  const auto history = read_scaler(client, run);
+  const auto history = read_scaler_if_now(client, run);
   const auto diagnosis = diagnose(run, history);
   if (screen.json) {
     screen.out << diagnosis_json(diagnosis, "server") << '\n';
   } else {
     std::vector<ScalePlot> plots{{scaler_title(history), scale_samples(history)}};
     for (int i = 1; i < std::min(kMaxScalers, run.scalers_size()); ++i) {
-      const auto more = read_scaler(client, run, run.scalers(i).scaler());
+      const auto more = read_scaler_if_now(client, run, run.scalers(i).scaler());
       plots.push_back({scaler_title(more), scale_samples(more)});
     }
     if (run.scalers_size() == 1) plots.front().title.clear();

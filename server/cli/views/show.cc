@@ -205,7 +205,7 @@ void print_top(const v1::TopTensorsResponse& top, const Screen& screen) {
 void show_run(Client& client, const ShowOptions& options, const Screen& screen) {
   const auto run = get_run_segment(client, options.run, options.segment);
   if (screen.json) return print_json(run, screen.out);
-  const auto history = read_scaler(client, run);
+  const auto history = read_scaler_if_now(client, run);
   v1::TopTensorsRequest top;
   top.set_run(options.run);
   top.set_by(v1::TopTensorsRequest::BY_HEADROOM);
@@ -215,7 +215,7 @@ void show_run(Client& client, const ShowOptions& options, const Screen& screen) 
   print_head(run.run(), diagnosis, screen);
   print_lines(run.run(), history, run.scalers_size() > 1, true, screen);
   for (int i = 1; i < std::min(kMaxScalers, run.scalers_size()); ++i) {
-    print_lines(run.run(), read_scaler(client, run, run.scalers(i).scaler()), true, false, screen);
+    print_lines(run.run(), read_scaler_if_now(client, run, run.scalers(i).scaler()), true, false, screen);
   }
   if (run.scalers_size() > kMaxScalers) {
     screen.out << text::plural(static_cast<std::uint64_t>(run.scalers_size() - kMaxScalers), "more scaler")

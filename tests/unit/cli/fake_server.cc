@@ -88,6 +88,7 @@ class FakeHistory final : public v1::History::Service {
                           v1::GetScalerHistoryResponse* response) override {
     owner_.scaler_request = *request;
     *response = data_.scaler;
+    if (!data_.scaler_not_now.empty()) return {grpc::StatusCode::UNAVAILABLE, data_.scaler_not_now};
     return status();
   }
   Status TailRun(ServerContext* context, const v1::TailRunRequest*, grpc::ServerWriter<v1::TailRunResponse>* writer) override {

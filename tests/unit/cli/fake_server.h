@@ -20,6 +20,7 @@ struct FakeData {
   v1::GetTensorHistoryResponse history;
   v1::TopTensorsResponse top;
   v1::GetScalerHistoryResponse scaler;
+  std::string scaler_not_now;                    // why GetScalerHistory is UNAVAILABLE; empty: it is not
   std::vector<v1::GetAttemptResponse> attempts;  // rising; cut into pages of page_size tensors
   v1::GetRunResponse baseline;                   // a second run, for those that take two
   std::vector<v1::GetAttemptResponse> baseline_attempts;

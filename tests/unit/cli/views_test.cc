@@ -87,6 +87,23 @@ TEST_F(Views, ShowTellsLossesByCause) {
   EXPECT_THAT(shown, testing::ContainsRegex("reconnect +0 +12 +1  attempts 7-9 of rank 1"));
 }
 
+// As while a shared history is away that alone has the older attempts.
+TEST_F(Views, ShowAndDoctorGoWithoutAScalersHistoryThatCannotBeToldNow) {
+  server.data().scaler_not_now = "attempts from 4987 on are here";
+  for (const auto* view : {"show", "doctor"}) {
+    const bool doctor = std::string(view) == "doctor";
+    const auto result = run_command(server.address(), doctor ? std::vector<std::string>{view, "--run", "digits-hot"}
+                                                             : std::vector<std::string>{view, "digits-hot"});
+    EXPECT_EQ(result.code, doctor ? kExitCritical : kExitOk) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("the scale's history is left out")) << view;
+    EXPECT_THAT(result.err, HasSubstr("4987")) << view;
+    EXPECT_THAT(result.out, HasSubstr("NonFiniteApplied")) << view;
+  }
+  const auto scaler = run_command(server.address(), {"scaler", "digits-hot"});
+  EXPECT_EQ(scaler.code, kExitNothing);
+  EXPECT_THAT(scaler.err, HasSubstr("try again"));
+}
+
 TEST_F(Views, RunsThatDiedStandBeforeRunsThatAreWell) {
   auto& runs = *server.data().runs.mutable_runs();
   const auto one = [&](const char* name, v1::Severity open, v1::Severity worst, std::int64_t reported) {
