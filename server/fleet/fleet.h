@@ -103,6 +103,12 @@ class Fleet final : public engine::RunPlacement {
   // Copies a run that only the shared history has into the store, for questions; it stays whose it was. False: there is none.
   // `own`: only one that this server claimed last.
   bool bring(const std::string& name_or_uid, bool own = false);
+  // What is here of the run is an old state of it: the store has it as another server's, and what is shared was sent under a
+  // later claim.
+  [[nodiscard]] bool is_stump(const history::SharedRun& there) const;
+  // Before a question about a run that the store has as that of a server which is gone: where it is a stump, what is shared
+  // takes its place, as bring() does. Asks the shared history once in a while only. Throws nothing.
+  void renew(const std::string& name_or_uid);
   // The peers that have the run in memory. `by_name`: not one whose run_uid that is.
   [[nodiscard]] std::vector<Peer*> holders(const std::string& name_or_uid, bool by_name = false) const;
   [[nodiscard]] Stats stats() const;
@@ -134,6 +140,7 @@ class Fleet final : public engine::RunPlacement {
   [[nodiscard]] std::uint64_t term_here(const std::string& run_uid) const;
   // Another server claimed it, and not only in a copy of the shared history from before what this one knows.
   [[nodiscard]] bool is_others(const history::SharedRun& there, const std::string& local_uid) const;
+  [[nodiscard]] bool is_stump(const history::SharedRun& there, const engine::RunRow& local) const;
   [[nodiscard]] Answer send_to(Peer& peer, const std::string& run, Entry& entry);
   // The heaviest server that is there, those first that have room; null: this one. `without_self`: null when there is no other.
   [[nodiscard]] Peer* home_of(const std::string& run, bool without_self) const;
@@ -200,6 +207,7 @@ class Fleet final : public engine::RunPlacement {
   std::condition_variable woken_;
   std::unordered_map<std::string, Entry> entries_;  // by the run's name
   std::vector<Peer*> came_back_;
+  std::map<std::string, std::chrono::steady_clock::time_point> renewed_;   // by run_uid: since when renew() need not look
   std::map<std::string, std::chrono::steady_clock::time_point> given_up_;  // by run_uid: when its alerts are looked at
   std::vector<std::pair<std::string, history::SharedRun>> lost_;           // run_uid, who has it now
   // Runs that went to one of whom nobody here knows where it is, by name: row_version, and since when it stands still.

@@ -138,6 +138,7 @@ std::optional<Peer*> Locator::look(const std::string& name_or_uid) {
       best = answer.peer;
     }
   }
+  if (known && best == nullptr) fleet_.renew(name_or_uid);
   if (known || best != nullptr || fleet_.bring(name_or_uid)) return best;
   if (refusing != nullptr) return refusing;  // it may have the run, and says what is wrong
   return std::nullopt;
@@ -183,7 +184,12 @@ engine::Status FleetHistory::list_runs(const v1::ListRunsRequest& request, v1::L
     SharedOnly::Tellers tellers{{fleet.self().name}};
     std::vector<RunListMerge::Source> sources;
     sources.push_back({fleet.self().name, [&](const v1::ListRunsRequest& page, v1::ListRunsResponse& out) {
-                         return local_.list_runs(page, out);
+                         engine::Status status = local_.list_runs(page, out);
+                         for (v1::RunSummary& run : *out.mutable_runs()) {
+                           const bool own = run.instance().empty() || run.instance() == fleet.self().name;
+                           if (!own && locator_.shared_only().is_stump(run.run_uid())) run.set_instance(kNobody);
+                         }
+                         return status;
                        }});
     for (Peer* peer : peers) {
       tellers.servers.insert(peer->instance().name);

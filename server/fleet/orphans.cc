@@ -3,9 +3,11 @@
 
 #include <iterator>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "server/fleet/fleet.h"
+#include "server/fleet/run_list.h"
 
 namespace scalewatch::fleet {
 
@@ -16,7 +18,9 @@ using Which = history::SharedHistory::Which;
 
 constexpr std::size_t kMaxOrphans = 10'000;
 constexpr std::chrono::seconds kTurn{10};  // whoever asks does not wait longer
-constexpr int kPatience = 5;               // times down_after: its clients come first, and a server may come back
+constexpr std::chrono::seconds kRenewed{3};
+constexpr std::size_t kMaxRenewed = 10'000;
+constexpr int kPatience = 5;  // times down_after: its clients come first, and a server may come back
 
 }  // namespace
 
@@ -68,6 +72,42 @@ void Fleet::take_orphans() {
   }
 }
 
+bool Fleet::is_stump(const history::SharedRun& there) const {
+  const auto local = parts_.store.find_run(there.row.run_uid);
+  return local && is_stump(there, *local);
+}
+
+bool Fleet::is_stump(const history::SharedRun& there, const engine::RunRow& local) const {
+  if (there.row.run_uid != local.run_uid || is_own(local)) return false;
+  const auto term = parts_.feed->term_of(local.run_uid);
+  if (!term || there.row_term <= *term) return false;
+  // A copy came under no term, and is as good as what is shared until that goes on.
+  const auto state = [](const engine::RunRow& row) { return std::tie(row.status, row.segment, row.last_report_ms); };
+  return *term != 0 || state(there.row) != state(local);
+}
+
+void Fleet::renew(const std::string& name_or_uid) {
+  if (parts_.shared == nullptr || holds(name_or_uid)) return;
+  try {
+    const auto row = parts_.store.find_run(name_or_uid);
+    v1::GetRunResponse overview;
+    if (!row || is_own(*row) || !overview.ParseFromString(row->overview)) return;
+    const std::string& owner = overview.run().instance();
+    if (owner == kNobody || is_there(owner)) return;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto last = renewed_.find(row->run_uid);
+      if (last != renewed_.end() && SteadyClock::now() < last->second + kRenewed) return;
+    }
+    (void)bring(row->run_uid);
+    const std::lock_guard lock(mutex_);
+    if (renewed_.size() >= kMaxRenewed) renewed_.clear();
+    renewed_[row->run_uid] = SteadyClock::now();
+  } catch (const engine::StoreError& error) {
+    spdlog::debug("fleet: whether '{}' is an old state of a run is not known: {}", name_or_uid, error.what());
+  }
+}
+
 bool Fleet::bring(const std::string& name_or_uid, bool own) {
   {
     const std::lock_guard lock(mutex_);
@@ -84,7 +124,8 @@ bool Fleet::bring(const std::string& name_or_uid, bool own) {
     const auto run_lock = run_locks_.hold(name);
     if (holds_named(name)) return true;
     // What the store has of that name may be this server's own, and newer than what is shared.
-    if (const auto local = parts_.store.find_named(name)) return local->run_uid == found->row.run_uid;
+    const auto local = parts_.store.find_named(name);
+    if (local && !is_stump(*found, *local)) return local->run_uid == found->row.run_uid;
     // Under no term: its server may come back and go on, and a takeover brings it anew.
     return import(*found, 0);
   } catch (const history::OwnStoreError& error) {

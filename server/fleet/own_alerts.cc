@@ -61,7 +61,10 @@ Status OwnAlerts::list_here(const v1::ListAlertsRequest& request, v1::ListAlerts
     const auto row = store_.find_run(run_uid);
     v1::GetRunResponse overview;
     if (!row || !overview.ParseFromString(row->overview)) return true;
-    return it->second = overview.run().instance().empty() || overview.run().instance() == locator_.fleet().self().name;
+    const std::string& owner = overview.run().instance();
+    if (owner.empty() || owner == locator_.fleet().self().name) return true;
+    // Who asks about a run of a server that is gone is told what is here of it.
+    return it->second = !request.run().empty() && !locator_.fleet().is_there(owner);
   };
   try {
     auto& alerts = *response.mutable_alerts();

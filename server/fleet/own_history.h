@@ -10,9 +10,11 @@
 
 namespace scalewatch::fleet {
 
-// Asks, and once more where what was not found is here only then: the shared history had the run as one of this server's.
+// Asks, and once more where what was not found is here only then: the shared history had the run as one of this server's. Of a
+// run of a server that is gone what is shared answers, not an old state of it.
 template <class Response, class Ask>
 engine::Status ask_or_bring(Fleet& fleet, const std::string& run, Response& response, const Ask& ask) {
+  if (!run.empty()) fleet.renew(run);
   engine::Status status = ask();
   if (status.code != engine::Status::kNotFound || run.empty() || !fleet.bring(run, true)) return status;
   response = {};

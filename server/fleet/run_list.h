@@ -12,7 +12,8 @@
 
 namespace scalewatch::fleet {
 
-// Server of a run that began anew elsewhere as another one: what is stored of it is left out of lists.
+// Server of a run that began anew elsewhere as another one, and of an old state of one that others tell of: what is stored of
+// it is left out of lists.
 inline constexpr char kNobody[] = "?";
 
 class RunListMerge {

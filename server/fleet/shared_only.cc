@@ -51,7 +51,9 @@ SharedOnly::Read SharedOnly::read(const Fleet& fleet) {
     auto runs = fleet.shared()->list_runs(kMaxRuns + 1, history::SharedHistory::Which::kAll);
     out.more_runs = cut(runs, kMaxRuns);
     for (const auto& run : runs) {
-      out.runs.push_back({summary_of(run), fleet.owner_here(run.row.run_uid)});
+      Known& known = out.runs.emplace_back(Known{summary_of(run), fleet.owner_here(run.row.run_uid)});
+      known.stump = known.here && fleet.is_stump(run);
+      if (known.stump) out.stumps.insert(run.row.run_uid);
       listed.insert(run.row.run_uid);
     }
     auto alerts = fleet.shared()->open_alerts(kMaxAlerts + 1);
@@ -120,7 +122,7 @@ bool SharedOnly::is_ours(const Known& known, const Tellers& tellers) const {
   const std::string& self = fleet_.self().name;
   const std::string& owner = known.run.instance();
   if (owner != self && (tellers.own || tellers.servers.contains(owner))) return false;
-  if (!known.here) return true;
+  if (!known.here || known.stump) return true;
   const bool own_here = known.here->empty() || *known.here == self;
   return !own_here && (tellers.own || tellers.servers.contains(*known.here));
 }
@@ -128,6 +130,11 @@ bool SharedOnly::is_ours(const Known& known, const Tellers& tellers) const {
 bool SharedOnly::whole() {
   const std::lock_guard lock(mutex_);
   return read_.whole;
+}
+
+bool SharedOnly::is_stump(const std::string& run_uid) {
+  const std::lock_guard lock(mutex_);
+  return read_.stumps.contains(run_uid);
 }
 
 bool SharedOnly::more_runs() {

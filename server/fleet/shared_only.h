@@ -47,6 +47,8 @@ class SharedOnly {
   [[nodiscard]] std::vector<v1::RunSummary> runs(const v1::ListRunsRequest& request, const Tellers& tellers);
   // The same of ListAlerts, of all runs.
   [[nodiscard]] std::vector<v1::Alert> alerts(const v1::ListAlertsRequest& request, const Tellers& tellers);
+  // What the store has of this run is an old state of it, and counts for nothing: who else has it tells of it, or runs() does.
+  [[nodiscard]] bool is_stump(const std::string& run_uid);
   // What was read last was all of it, but for what is beyond the bounds; false also where there is no such history.
   [[nodiscard]] bool whole();
   // There was more of it than the bounds.
@@ -57,12 +59,14 @@ class SharedOnly {
   struct Known {
     v1::RunSummary run;
     std::optional<std::string> here;  // as the store has it: whose it is
+    bool stump = false;               // what the store has is an old state of it (Fleet::is_stump)
   };
   struct Read {
     bool whole = false;
     bool more_runs = false;
     bool more_alerts = false;
     std::vector<Known> runs;
+    std::set<std::string> stumps;  // run_uids
     std::vector<v1::Alert> alerts;
   };
   [[nodiscard]] static Read read(const Fleet& fleet);

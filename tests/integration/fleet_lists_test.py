@@ -126,6 +126,40 @@ class FleetLists(FleetCase):
                 self.assertEqual(self.told(a), sorted(runs))
         self.assertEqual(a.cli("runs")[2], "")
 
+    def test_an_old_state_of_a_run_gives_way_to_what_is_shared(self):
+        clickhouse = self.click()
+        servers = self.fleet("abc", clickhouse)
+        run = next(f"x{i}" for i in range(1000) if self.order(servers, f"x{i}") == ["a", "b", "c"])
+        job = self.spawn(self.job(servers, "hot", run, "--steps", "40", "--batch", "2", "--step-ms", "100"))
+        wait_for("attempts", lambda: int(self.summary(servers["c"], run)["attempts"]) >= 8)
+        wait_for("some of it in ClickHouse", lambda: int(clickhouse.query("SELECT count() FROM reports", "scalewatch")))
+        servers["a"].kill()
+        self.assertEqual(job.wait(180), 0)
+        whole = self.summary(servers["c"], run)
+        self.assertEqual((whole["instance"], whole["attempts"]), ("b", "40"))
+        wait_for("all of it to be shared", lambda: self.shared(servers["b"]))
+        seen = servers["b"].log().count("is there")
+        servers["a"].start()
+        wait_for("them to see each other", lambda: servers["b"].log().count("is there") > seen)
+        gone = servers["a"].log().count("is gone")
+        servers["b"].stop()
+        wait_for("a to miss it", lambda: servers["a"].log().count("is gone") > gone)
+
+        def told(server):
+            row, = server.api("runs")["runs"]
+            return row["status"], row["attempts"]
+
+        # By lists first: questions bring it.
+        for part in (told, lambda server: (self.summary(server, run)["status"], self.summary(server, run)["attempts"]), told):
+            for name in "cac":
+                self.assertEqual(part(servers[name]), ("RUN_STATUS_FINISHED", "40"), name)
+        for name in "ac":
+            self.assertEqual(servers[name].api(f"runs/{run}/attempts/40")["attempt"]["attempt"], "40", name)
+            self.assertEqual({alert["run"] for alert in json.loads(servers[name].cli("--json", "alerts", "--all", "--run", run)[1])["alerts"]}, {run})
+        servers["a"].kill()
+        servers["a"].start()
+        self.assertEqual(told(servers["a"]), ("RUN_STATUS_FINISHED", "40"))
+
     def test_a_list_says_what_may_be_missing(self):
         servers = self.fleet("abc")
         runs = self.runs_of(servers, "abc")

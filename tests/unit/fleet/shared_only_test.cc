@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <future>
 
@@ -35,6 +36,49 @@ TEST_F(FleetTest, WhatOnlyTheSharedHistoryHasIsListedAndBrought) {
   (void)any.run("old");
   EXPECT_TRUE(any.fleet.owner_here("000000000000000a"));
   EXPECT_FALSE(any.fleet.holds("old"));
+}
+
+// A killed server that comes back once the one that took its run over is gone, too.
+TEST_F(FleetTest, AnOldStateOfARunGivesWayToWhatIsShared) {
+  start_all(&shared_);
+  const auto names = order();
+  const std::string uid = killed_with(3);
+  ASSERT_NO_FATAL_FAILURE(taken_and_killed(3, 9));
+  shared_.rows.runs[uid].status = v1::RUN_STATUS_FINISHED;
+  Node& back = start(names[0], &shared_);
+  ASSERT_TRUE(eventually([&] { return back.fleet.owner_here(uid) == names[1]; }));
+  ASSERT_EQ(back.store->find_run("run")->status, v1::RUN_STATUS_RUNNING);
+  SharedOnly shared_only(back.fleet);
+  shared_only.refresh({});
+  const auto told = shared_only.runs({}, {{names[0], names[2]}});
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].status(), v1::RUN_STATUS_FINISHED);
+  EXPECT_TRUE(shared_only.runs({}, {{names[0], names[1]}}).empty());  // its server tells it
+  const auto brought = [&] { return std::ranges::count(back.moves.seen(), std::string("import")); };
+  for (int i = 0; i < 2; ++i) {
+    (void)back.run("run");
+    EXPECT_EQ(back.store->find_run("run")->status, v1::RUN_STATUS_FINISHED);
+    EXPECT_EQ(last_place_in(*back.store, uid), last_place_in(shared_.rows, uid));
+    EXPECT_EQ(brought(), 1);
+  }
+  EXPECT_FALSE(back.fleet.holds("run"));
+}
+
+// Claimed by another one that then sent nothing of it: what is here is the newest.
+TEST_F(FleetTest, WhatNobodySentAnewSinceStaysAsItIsHere) {
+  start_all(&shared_);
+  const auto names = order();
+  const std::string uid = killed_with(3);
+  EXPECT_EQ(shared_.claim("run", names[1]), 2U);
+  kill(names[1]);
+  shared_.rows.runs[uid].status = v1::RUN_STATUS_FINISHED;
+  Node& back = start(names[0], &shared_);
+  ASSERT_TRUE(eventually([&] { return back.fleet.owner_here(uid) == names[1]; }));
+  (void)back.run("run");
+  EXPECT_EQ(back.store->find_run("run")->status, v1::RUN_STATUS_RUNNING);
+  SharedOnly shared_only(back.fleet);
+  shared_only.refresh({});
+  EXPECT_TRUE(shared_only.runs({}, {{names[0], names[2]}}).empty());
 }
 
 TEST_F(FleetTest, AListSaysWhereItEndsForItsLength) {
