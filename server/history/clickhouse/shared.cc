@@ -99,8 +99,8 @@ std::optional<history::SharedRun> Shared::find_run(const std::string& name_or_ui
 }
 
 std::uint64_t Shared::last_place(const std::string& run_uid, std::uint64_t term) {
-  const std::string answer =
-      query_whole("batches", "SELECT max(to_pos) FROM batches WHERE " + run_is(run_uid) + " AND term = " + std::to_string(term));
+  const std::string answer = query_whole(
+      "batches", "SELECT max(to_pos) FROM batches WHERE " + run_is(run_uid) + " AND term = " + std::to_string(term));
   return RowReader(answer).u64();
 }
 
