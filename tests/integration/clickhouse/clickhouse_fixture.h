@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,16 @@ class ClickHouseTest : public ::testing::Test {
     feeder.start({});
     for (const auto& run : runs) ASSERT_TRUE(feeder.drain(run, std::chrono::minutes(1))) << feeder.stats().error;
     feeder.stop(std::chrono::seconds(10));
+  }
+  // A store that has run u1 by its names and streams alone: all else is asked of ClickHouse.
+  std::unique_ptr<history::SqliteStore> names_only(const TempDir& dir) {
+    auto store = history::SqliteStore::open(dir.path, by_hand());
+    Shared shared(options_, clock_);
+    EXPECT_TRUE(history::import_run(shared, "u1", 2, *store));
+    store->write(history::WriteClass::kCommit, [](history::Connection& writer) {
+      writer.execute("DELETE FROM payloads; DELETE FROM reports; DELETE FROM scaler_rows; DELETE FROM inputs");
+    });
+    return store;
   }
   // How many different ones were marked. Rows that are there twice may be merged by now.
   std::string batches_there() { return query("SELECT uniqExact(from_pos, to_pos) FROM batches"); }

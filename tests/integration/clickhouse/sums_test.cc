@@ -62,16 +62,6 @@ std::string points(history::SqliteStore& store, history::OlderHistory* older) {
 
 class Sums : public ClickHouseTest {
  protected:
-  // A store that knows names only.
-  std::unique_ptr<history::SqliteStore> names_only(const TempDir& dir) {
-    auto store = history::SqliteStore::open(dir.path, by_hand());
-    Shared shared(options_, clock_);
-    EXPECT_TRUE(history::import_run(shared, "u1", 2, *store));
-    store->write(history::WriteClass::kCommit, [](history::Connection& writer) {
-      writer.execute("DELETE FROM payloads; DELETE FROM reports; DELETE FROM scaler_rows");
-    });
-    return store;
-  }
   history::OlderSums of_t0(const history::AttemptGrid& grid) {
     return Older(options_).sums({"u1", 1, 1, kAttempts, {}, {}, false}, {"t0", v1::ROLE_GRADIENT}, grid);
   }

@@ -73,13 +73,8 @@ class WideScores : public ClickHouseTest {
   // Of a store that knows names only.
   std::string far_pictures() {
     TempDir dir;
-    const auto far = history::SqliteStore::open(dir.path, by_hand());
-    Shared shared(options_, clock_);
+    const auto far = names_only(dir);
     Older older(options_);
-    EXPECT_TRUE(history::import_run(shared, "u1", 2, *far));
-    far->write(history::WriteClass::kCommit, [](history::Connection& writer) {
-      writer.execute("DELETE FROM payloads; DELETE FROM reports; DELETE FROM scaler_rows");
-    });
     return pictures(*far, &older);
   }
   // Leaves only these scores. Not where tables are spread over shards.
